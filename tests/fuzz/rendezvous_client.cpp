@@ -14,8 +14,8 @@ void one(Bytes input) {
   const auto environment = environment_of_newcomer(in.number<std::uint8_t>() & 1);
   answerer().answer(text_of(in.rest()));
   documented<CommunicationError, BuildError>("", [&] {
-    const auto meeting = RendezvousClient{environment, hasty_options()}.arrive();
-    require(meeting.links.size() == 1 && (meeting.going_on || meeting.processes.size() == 2), "a meeting of nobody");
+    const auto membership = RendezvousClient{environment, hasty_options()}.arrive();
+    require(membership.links.size() == 1 && (membership.going_on || membership.processes.size() == 2), "a membership without members");
   });
 }
 

@@ -17,8 +17,8 @@ void one(Bytes input) {
   if (mode & 2) strangers.push_back(stranger(*environment.listener, text_of(in.take(in.number<std::uint8_t>()))));
   strangers.push_back(stranger(*environment.listener, text_of(in.rest())));
   documented<CommunicationError, BuildError>("process ", [&] {
-    const auto meeting = RendezvousServer{environment, hasty_options()}.receive();
-    require(meeting.going_on || (meeting.links.size() == 2 && meeting.processes.size() == 2 && meeting.links[1].open()), "a meeting of nobody");
+    const auto membership = RendezvousServer{environment, hasty_options()}.receive();
+    require(membership.going_on || (membership.links.size() == 2 && membership.processes.size() == 2 && membership.links[1].open()), "a membership without members");
   });
 }
 

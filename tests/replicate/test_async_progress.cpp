@@ -175,7 +175,7 @@ TEST_CASE("a process that has left without what a call needs is missing there") 
   CHECK_FALSE(finished.missing());
 }
 
-TEST_CASE("a process that has come to a meeting brings nothing until all have met, once all that it made was heard of") {
+TEST_CASE("a process that has come to a barrier brings nothing until all have passed it, once all that it made was heard of") {
   AsyncProgress progress{{0, 1, 1}, 0, with_updates};
   progress.call(4);
   make(progress, 0, true);
@@ -191,27 +191,27 @@ TEST_CASE("a process that has come to a meeting brings nothing until all have me
   CHECK(progress.ended());
   progress.call(5);  // all have met since
   CHECK_FALSE(progress.enough());
-  CHECK(progress.at_work() == Groups{1, 2});
+  CHECK(progress.running() == Groups{1, 2});
 }
 
 TEST_CASE("at work are those who are in a step that is needed, and groups elsewhere that may be") {
   AsyncProgress progress{{0, 0, 1, 2}, 0, with_updates};
   progress.call(0);
   progress.begin(1);
-  CHECK(progress.at_work() == Groups{1, 2, 3});
+  CHECK(progress.running() == Groups{1, 2, 3});
   progress.hear(2, report(1, true));
-  CHECK(progress.at_work() == Groups{1, 3});
+  CHECK(progress.running() == Groups{1, 3});
   progress.hear_left(2);
-  CHECK(progress.at_work() == Groups{1});
+  CHECK(progress.running() == Groups{1});
   progress.count(1, report(1));
   progress.rest(1);
   for (int step = 0; step < 4; ++step) progress.hear(2, report(2));
-  CHECK(progress.at_work().empty());  // enough updates; the step of group 0 is wanted, but nobody makes it
+  CHECK(progress.running().empty());  // enough updates; the step of group 0 is wanted, but nobody makes it
 
   AsyncProgress validated{{0, 1, 1}, 0, without_updates};
   validated.call(0);
   validated.hear(1, report(1));
-  CHECK(validated.at_work() == Groups{2});
+  CHECK(validated.running() == Groups{2});
 }
 
 namespace {

@@ -59,15 +59,15 @@ TEST_CASE("where processes meet, calls are counted anew, and what was agreed for
     Process process;
     process.stop.end_call();
     process.stop.vote(0);
-    CHECK(process.stop.agree(before ? Vote{0, 9, SIGINT} : Vote{1, 1, SIGINT}));  // others made more calls, or were behind the meeting
-    process.stop.end_meeting();
+    CHECK(process.stop.agree(before ? Vote{0, 9, SIGINT} : Vote{1, 1, SIGINT}));  // others made more calls, or were behind the barrier
+    process.stop.end_barrier();
     CHECK(process.stop.signal() == (before ? SIGINT : 0));
     process.stop.end_call();
     CHECK(process.stop.signal() == SIGINT);
   }
   Process met;
   met.stop.end_call();
-  met.stop.end_meeting();
+  met.stop.end_barrier();
   CHECK(met.stop.vote(0) == Vote{1, 1, 0});
 }
 
@@ -93,7 +93,7 @@ TEST_CASE("a process alone stops for its own signal at once, and nobody is asked
 
 namespace {
 
-// Processes that make as many calls between two meetings, some of which ask all for their votes at some moment.
+// Processes that make as many calls between two barriers, some of which ask all for their votes at some moment.
 class PretendedJob {
  public:
   PretendedJob(std::size_t processes, std::uint64_t calls, std::size_t askers) : calls_{calls} {
@@ -109,13 +109,13 @@ class PretendedJob {
       else go_on(*processes_[random() % processes_.size()]);
     }
     std::vector<std::pair<std::uint64_t, std::uint64_t>> result;
-    for (const auto& process : processes_) result.emplace_back(process->meetings, process->calls);
+    for (const auto& process : processes_) result.emplace_back(process->barriers, process->calls);
     return result;
   }
 
  private:
   struct Member : Process {
-    std::uint64_t meetings = 0, calls = 0;
+    std::uint64_t barriers = 0, calls = 0;
   };
   struct Asker {
     std::size_t process;
@@ -125,14 +125,14 @@ class PretendedJob {
   void go_on(Member& process) {
     if (process.stop.is_open() || process.stop.signal() != 0) return;
     const auto has_come = [&](const auto& other) {
-      return other->meetings > process.meetings || (other->meetings == process.meetings && other->calls == calls_);
+      return other->barriers > process.barriers || (other->barriers == process.barriers && other->calls == calls_);
     };
     if (process.calls < calls_) {
       process.stop.end_call();
       ++process.calls;
     } else if (std::all_of(processes_.begin(), processes_.end(), has_come)) {
-      process.stop.end_meeting();
-      ++process.meetings;
+      process.stop.end_barrier();
+      ++process.barriers;
       process.calls = 0;
     }
   }
@@ -148,7 +148,7 @@ class PretendedJob {
 
 }  // namespace
 
-TEST_CASE("however calls, meetings, votes and several that ask are interleaved, all stop after the same call") {
+TEST_CASE("however calls, barriers, votes and several that ask are interleaved, all stop after the same call") {
   CHECK(rc::check([] {
     PretendedJob job{*rc::gen::inRange<std::size_t>(1, 5), *rc::gen::inRange<std::uint64_t>(1, 6), *rc::gen::inRange<std::size_t>(1, 4)};
     const auto stops = job.run(std::mt19937{*rc::gen::arbitrary<std::uint32_t>()});

@@ -65,9 +65,9 @@ inline void send_frame(Link& link, const Bytes& frame) {
   link.pump_out();
 }
 
-inline Bytes hello(const JoinRequest& introduction) {
+inline Bytes hello(const JoinRequest& request) {
   FrameWriter frame{FrameKind::hello};
-  introduction.write(frame);
+  request.write(frame);
   return frame.finish();
 }
 

@@ -40,7 +40,7 @@ JobOptions impatient() {
   return options;
 }
 
-JoinRequest introduction(std::uint64_t rank, std::uint64_t world_size) {
+JoinRequest request(std::uint64_t rank, std::uint64_t world_size) {
   JoinRequest result{"", world_size, rank, {4711, "somewhere"}, {}};
   const auto nonce = openssl_cryptography.random();
   result.nonce.assign(nonce.begin(), nonce.end());
@@ -107,7 +107,7 @@ TEST_CASE("the MAC is HMAC-SHA256 (RFC 4231, case 2), compared whole") {
 
 TEST_CASE("a proof is good for one token, direction, rank and pair of random numbers") {
   const auto challenge = openssl_cryptography.random();
-  const auto mine = introduction(1, 4);
+  const auto mine = request(1, 4);
   auto other_rank = mine;
   other_rank.rank = 2;
   auto other_world = mine;
@@ -115,7 +115,7 @@ TEST_CASE("a proof is good for one token, direction, rank and pair of random num
   auto other_job = mine;
   other_job.job_name = "x";
   auto other_nonce = mine;
-  other_nonce.nonce = introduction(1, 4).nonce;
+  other_nonce.nonce = request(1, 4).nonce;
   const std::set<transport::Mac> proofs{proof_of(secret, Prover::newcomer, mine, challenge),
                                         proof_of(secret, Prover::process_0, mine, challenge),
                                         proof_of(secret + "2", Prover::newcomer, mine, challenge),
@@ -166,7 +166,7 @@ TEST_CASE("a process without the token cannot end a job that has one") {
   std::vector<Link> links;
   for (const auto& [rank, world] : {std::pair{1, 3}, {1, 7}, {0, 3}, {2, 3}, {99, 3}}) {
     links.emplace_back(connect_stranger(port));
-    auto who = introduction(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(world));
+    auto who = request(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(world));
     if (rank == 2) who.nonce.clear();
     if (rank == 99) who.nonce.resize(7);
     send_frame(links.back(), hello(who));
@@ -181,7 +181,7 @@ TEST_CASE("a proof that was recorded, or is for another rank, is turned away") {
   const auto port = all[0].master_port;
   std::string outcome;
   std::thread stranger{[&] {
-    const auto recorded = introduction(1, 3);
+    const auto recorded = request(1, 3);
     const auto earlier = proof_of(secret, Prover::newcomer, recorded, openssl_cryptography.random());
     for (const bool replay : {true, false}) {
       Link link{connect_stranger(port)};

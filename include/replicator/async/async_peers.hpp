@@ -24,8 +24,8 @@ namespace replicator::detail {
 class AsyncPeers {
  public:
   // Collective: every process of the job calls it. All arguments outlive this object.
-  AsyncPeers(Host& host, AsyncPrograms& programs, StopAgreement& stop, const RunningSteps& at_work, int ordinal)
-      : host_{host}, programs_{programs}, stop_{stop}, running_steps_{at_work}, ordinal_{ordinal}, ranks_{programs.placement()} {
+  AsyncPeers(Host& host, AsyncPrograms& programs, StopAgreement& stop, const RunningSteps& running, int ordinal)
+      : host_{host}, programs_{programs}, stop_{stop}, running_steps_{running}, ordinal_{ordinal}, ranks_{programs.placement()} {
     auto messengers = collectives::connect_messengers(host.deployment().transport, host.job(), ranks_.process_of_rank());
     for_server_ = std::move(messengers.back());
     messengers.pop_back();

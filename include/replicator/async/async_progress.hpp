@@ -27,7 +27,7 @@ struct AsyncReport {
 // calls.
 //
 // A group makes no more steps once its input has ended or its process has left. A process leaves with its last call. A
-// group pauses when its process has come to a meeting of all processes. Not thread-safe.
+// group pauses when its process has come to a barrier of all processes. Not thread-safe.
 class AsyncProgress {
  public:
   // `process_of_group`: indexed by group of the job. `process`: this one. `updates`: the step updates variables.
@@ -36,10 +36,10 @@ class AsyncProgress {
   }
 
   // --- calls of this process's program ---------------------------------------------------------------------------------------------
-  // `meetings`: the number of meetings of all processes so far.
-  void call(std::uint64_t meetings) {
+  // `barriers`: the number of barriers of all processes so far.
+  void call(std::uint64_t barriers) {
     ++calls_;
-    meetings_ = meetings;
+    barriers_ = barriers;
     for (auto& group : groups_)
       if (auto report = std::exchange(group.early, std::nullopt)) count(group, std::move(*report));
   }
@@ -48,7 +48,7 @@ class AsyncProgress {
     if (!updates_) return all([this](const Group& group) { return group.steps >= calls_; });
     return all_over() || (completed_ >= wanted() && all([](const Group& group) { return group.steps > 0; }));
   }
-  // A group that must make a step for this call but cannot, because its process has left or come to a meeting.
+  // A group that must make a step for this call but cannot, because its process has left or come to a barrier.
   std::optional<int> missing() const {
     const auto least = updates_ ? 1 : calls_;
     for (std::size_t g = 0; g < groups_.size(); ++g)
@@ -93,7 +93,7 @@ class AsyncProgress {
   }
   // The groups of the process rest until all processes have met once more. Together they have made `steps`. Some of
   // these may not have been reported yet.
-  void hear_pause(int process, std::uint64_t steps, std::uint64_t meetings) { pauses_[process] = {steps, meetings}; }
+  void hear_pause(int process, std::uint64_t steps, std::uint64_t barriers) { pauses_[process] = {steps, barriers}; }
 
   // --- queries -----------------------------------------------------------------------------------------------------------------
   std::uint64_t calls() const { return calls_; }
@@ -113,7 +113,7 @@ class AsyncProgress {
     return results;
   }
   // The groups that may still make a step that the calls need. A group of this process counts only during a step.
-  std::vector<int> at_work() const {
+  std::vector<int> running() const {
     return those([this](const Group& group) { return is_needed(group) && (group.process == process_ ? group.busy : !is_over(group)); });
   }
 
@@ -128,12 +128,12 @@ class AsyncProgress {
     std::optional<AsyncReport> early{};  // in a step without updates: a report for a call that this process has not made yet
   };
   struct Pause {
-    std::uint64_t steps, meetings;
+    std::uint64_t steps, barriers;
   };
   bool is_over(const Group& group) const { return group.ended || group.left || is_paused(group.process); }
   bool is_paused(int process) const {
     const auto pause = pauses_.find(process);
-    return pause != pauses_.end() && pause->second.meetings == meetings_ && pause->second.steps == steps_of(process);
+    return pause != pauses_.end() && pause->second.barriers == barriers_ && pause->second.steps == steps_of(process);
   }
   bool all_over() const {
     return all([this](const Group& group) { return is_over(group); });
@@ -168,7 +168,7 @@ class AsyncProgress {
   std::vector<Group> groups_;    // of the job
   std::map<int, Pause> pauses_;  // by process: its latest pause
   std::uint64_t calls_ = 0;      // of this process
-  std::uint64_t meetings_ = 0;   // before the latest call
+  std::uint64_t barriers_ = 0;   // before the latest call
   std::uint64_t completed_ = 0;  // steps of all groups together
 };
 

@@ -27,9 +27,9 @@ namespace replicator::detail {
 
 class AsyncStep final : public StepDriver, private RunningStep {
  public:
-  // `host`, `stop` and `at_work` outlive this object. All other steps must rest.
-  AsyncStep(Host& host, StopAgreement& stop, RunningSteps& at_work, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, const Trace& trace)
-      : host_{host}, stop_{stop}, running_steps_{at_work}, ordinal_{ordinal} {
+  // `host`, `stop` and `running` outlive this object. All other steps must rest.
+  AsyncStep(Host& host, StopAgreement& stop, RunningSteps& running, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, const Trace& trace)
+      : host_{host}, stop_{stop}, running_steps_{running}, ordinal_{ordinal} {
     ReplicaInputs sources{std::move(inputs), host_.placement().begin()};
     std::vector<ReplicaInputs::Element> first;
     programs_ = host_.building().run([&] {
@@ -56,7 +56,7 @@ class AsyncStep final : public StepDriver, private RunningStep {
     if (workers_ && host_.failure()) workers_->error_was_thrown();
     if (workers_) end_workers(unwinds);
     try {
-      stop_.end_meeting();
+      stop_.end_barrier();
     } catch (const CommunicationError&) {  // the next call finds the error too
     }
   }
@@ -67,7 +67,7 @@ class AsyncStep final : public StepDriver, private RunningStep {
     host_.failure().answer();
     host_.failure().kept([this] {
       if (running_steps_.begin(*this)) programs_->copies().pull_unchanging();
-      workers_->step(stop_.meetings());
+      workers_->step(stop_.barriers());
       end_call();
     });
     ++done_;
@@ -118,7 +118,7 @@ class AsyncStep final : public StepDriver, private RunningStep {
     host_.failure().kept([this] { workers_->rest(); });
   }
   void pause() override {
-    host_.failure().kept([this] { workers_->pause(stop_.meetings()); });
+    host_.failure().kept([this] { workers_->pause(stop_.barriers()); });
   }
   void meet(bool latest, const char* why) override {
     if (peers_) host_.failure().kept([&] { peers_->meet(latest, why); });

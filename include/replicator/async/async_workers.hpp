@@ -67,7 +67,7 @@ class AsyncWorkers {
   }
 
   // See the functions of SharedProgress.
-  void step(std::uint64_t meetings) { progress_.step(meetings); }
+  void step(std::uint64_t barriers) { progress_.step(barriers); }
   void rest() { progress_.rest(); }
   void error_was_thrown() { progress_.error_was_thrown(); }
   bool ended() const { return progress_.ended(); }
@@ -76,8 +76,8 @@ class AsyncWorkers {
 
   // Call it at rest. The caller begins no step before all processes have met once more, so the others need not wait for
   // one.
-  void pause(std::uint64_t meetings) const {
-    if (peers_) peers_->client(0).pause(progress_.steps_here(), meetings);
+  void pause(std::uint64_t barriers) const {
+    if (peers_) peers_->client(0).pause(progress_.steps_here(), barriers);
   }
   // True if the calling thread belongs to a device, and so runs within a step.
   bool within_step() const {

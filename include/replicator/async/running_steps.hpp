@@ -62,7 +62,7 @@ class RunningSteps {
     const auto found = std::find_if(steps_.begin(), steps_.end(), [process](const auto* step) { return step->is_left_by(process); });
     return found == steps_.end() ? std::nullopt : std::optional{(*found)->ordinal()};
   }
-  // Call it before a meeting of all processes.
+  // Call it before a barrier of all processes.
   void pause() const {
     if (!latest_) return;
     latest_->rest();
@@ -74,7 +74,7 @@ class RunningSteps {
     for (auto* step : steps_) step->rest();
     if (latest_) latest_->pause();
     for (auto* step : steps_) step->meet(step == latest_, why);
-    stop_.end_meeting();
+    stop_.end_barrier();
   }
   // Call it before the program sets a variable.
   void change() {

@@ -31,7 +31,7 @@ struct ShardCall {
   std::uint32_t shard = 0;
   std::uint32_t variable = 0;  // its index in the shard
   std::uint64_t steps = 0;     // steps that the group has made; with pause: that all groups of the process have made
-  std::uint64_t meetings = 0;  // number of meetings of all processes
+  std::uint64_t barriers = 0;  // number of barriers of all processes
   StopAgreement::Vote agreed{};
   std::uint32_t ended = 0;   // not zero: the input has ended
   std::uint32_t unused = 0;  // no padding: the struct is sent as bytes

@@ -54,7 +54,7 @@ class ShardClient {
     results_ = std::move(results);
     tell_others({.kind = ShardCall::Kind::report, .group = group, .steps = steps, .ended = ended}, {results_});
   }
-  void pause(std::uint64_t steps, std::uint64_t meetings) { tell_others({.kind = ShardCall::Kind::pause, .steps = steps, .meetings = meetings}, {}); }
+  void pause(std::uint64_t steps, std::uint64_t barriers) { tell_others({.kind = ShardCall::Kind::pause, .steps = steps, .barriers = barriers}, {}); }
   void stop(const StopAgreement::Vote& agreed) { tell_others({.kind = ShardCall::Kind::stop, .agreed = agreed}, {}); }
   // Goes to the server of this process.
   void look() {

@@ -19,9 +19,9 @@ class ShardListener {
   virtual void hear(const ShardCall& report, std::span<const std::byte> results) = 0;
   // No group of the process makes more steps. All its steps have been reported.
   virtual void hear_left(int process) = 0;
-  // No group of the process makes a step until all processes have met more than `meetings` times. Together its groups
+  // No group of the process makes a step until all processes have passed more than `barriers` barriers. Together its groups
   // have made `steps`.
-  virtual void hear_pause(int process, std::uint64_t steps, std::uint64_t meetings) = 0;
+  virtual void hear_pause(int process, std::uint64_t steps, std::uint64_t barriers) = 0;
   // The server has stopped.
   virtual void fail(const std::exception_ptr& error) = 0;
 

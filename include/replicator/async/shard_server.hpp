@@ -205,7 +205,7 @@ class ShardServer {
     await_call(client);
   }
   void hear_pause(Client& client) {
-    listener_.hear_pause(ranks_.process_of(client.rank), client.call.steps, client.call.meetings);
+    listener_.hear_pause(ranks_.process_of(client.rank), client.call.steps, client.call.barriers);
     await_call(client);
   }
   void hear_finished(Client& client) {

@@ -40,13 +40,13 @@ class SharedProgress final : public ShardListener {
   // --- the program's thread ----------------------------------------------------------------------------------------------------
   // Makes one more step of all groups together. Like rest() it throws the first error, and CommunicationError if the
   // deadline passes without any step. It also throws if a group makes no more steps although the call needs one.
-  // `meetings`: the number of meetings of all processes so far.
-  void step(std::uint64_t meetings) {
+  // `barriers`: the number of barriers of all processes so far.
+  void step(std::uint64_t barriers) {
     std::unique_lock lock{mutex_};
-    progress_.call(meetings);
+    progress_.call(barriers);
     changed_.notify_all();
     wait(
-        lock, [this] { return progress_.enough() || progress_.missing(); }, [this] { return progress_.completed(); }, [this] { return progress_.at_work(); });
+        lock, [this] { return progress_.enough() || progress_.missing(); }, [this] { return progress_.completed(); }, [this] { return progress_.running(); });
     if (const auto group = progress_.missing()) fail_call(*group);
   }
   // Returns when no replica of this process is in a step.
@@ -162,8 +162,8 @@ class SharedProgress final : public ShardListener {
   void hear_left(int process) override {
     change([&] { progress_.hear_left(process); });
   }
-  void hear_pause(int process, std::uint64_t steps, std::uint64_t meetings) override {
-    change([&] { progress_.hear_pause(process, steps, meetings); });
+  void hear_pause(int process, std::uint64_t steps, std::uint64_t barriers) override {
+    change([&] { progress_.hear_pause(process, steps, barriers); });
   }
   // Any thread may call it. Only the first error counts.
   void fail(const std::exception_ptr& error) override {

@@ -29,12 +29,12 @@ namespace replicator::detail {
 //   process 0:  call 7 ......... votes 7 ......... learns of 9, call 8, call 9, stops
 //   process 1:         call 9 .. votes 9, asks ... tells of 9 ................. stops
 //
-// Calls are counted from the last meeting of all processes, because before it one process may have made fewer calls
-// than another. Thread-safe, but only the program's thread may call end_call and end_meeting.
+// Calls are counted from the last barrier of all processes, because before it one process may have made fewer calls
+// than another. Thread-safe, but only the program's thread may call end_call and end_barrier.
 class StopAgreement {
  public:
   struct Vote {
-    std::uint64_t meeting = 0, call = 0;  // call: counted from 1, since the meeting
+    std::uint64_t barrier = 0, call = 0;  // call: counted from 1, since the barrier
     std::int64_t signal = 0;              // the signal that the process has caught; 0: none
     friend bool operator==(const Vote&, const Vote&) = default;
   };
@@ -55,7 +55,7 @@ class StopAgreement {
     const std::lock_guard lock{mutex_};
     return !vote_ && job_.size() > 1 && StopOnSignal::received() != 0;
   }
-  // True if a vote is open: end_call and end_meeting may wait for its outcome.
+  // True if a vote is open: end_call and end_barrier may wait for its outcome.
   bool is_open() const {
     const std::lock_guard lock{mutex_};
     return vote_ && !agreed_;
@@ -64,7 +64,7 @@ class StopAgreement {
   Vote vote(int asker) {
     const std::lock_guard lock{mutex_};
     if (!vote_) {
-      vote_ = Vote{meeting_, call_ + 1, StopOnSignal::received()};
+      vote_ = Vote{barriers_, call_ + 1, StopOnSignal::received()};
       asker_ = asker;
     }
     return *vote_;
@@ -81,21 +81,21 @@ class StopAgreement {
     return true;
   }
 
-  // A call of step() is done. If this process has voted for this call, end_call and end_meeting wait for the agreed
+  // A call of step() is done. If this process has voted for this call, end_call and end_barrier wait for the agreed
   // one. They throw CommunicationError when the job is aborted, or at the deadline.
   void end_call() {
     std::unique_lock lock{mutex_};
-    go_on(lock, {meeting_, call_ + 1});
+    go_on(lock, {barriers_, call_ + 1});
   }
   // All processes have met.
-  void end_meeting() {
+  void end_barrier() {
     std::unique_lock lock{mutex_};
-    go_on(lock, {meeting_ + 1, 0});
+    go_on(lock, {barriers_ + 1, 0});
   }
-  // The number of meetings so far.
-  std::uint64_t meetings() const {
+  // The number of barriers so far.
+  std::uint64_t barriers() const {
     const std::lock_guard lock{mutex_};
-    return meeting_;
+    return barriers_;
   }
   // The signal for which all processes stop now; 0: none. Processes at the same call get the same answer. The value
   // stays.
@@ -107,19 +107,19 @@ class StopAgreement {
 
  private:
   struct Moment {
-    std::uint64_t meeting, call;
+    std::uint64_t barrier, call;
     friend auto operator<=>(const Moment&, const Moment&) = default;
   };
   void wake() {
     { const std::lock_guard lock{mutex_}; }  // a waiting thread has then either not looked yet, or sleeps already
     changed_.notify_all();
   }
-  static Moment moment(const Vote& vote) { return {vote.meeting, vote.call}; }
+  static Moment moment(const Vote& vote) { return {vote.barrier, vote.call}; }
 
   // Moves to `next`. Before that it waits if this process has voted for the present call.
   void go_on(std::unique_lock<std::mutex>& lock, const Moment& next) {
     if (vote_ && !agreed_) await_agreement(lock);
-    meeting_ = next.meeting;
+    barriers_ = next.barrier;
     call_ = next.call;
     if (agreed_ && next >= moment(*agreed_)) signal_ = static_cast<int>(agreed_->signal);
   }
@@ -137,7 +137,7 @@ class StopAgreement {
   WaitLimits limits_;
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::uint64_t meeting_ = 0, call_ = 0;  // the last call that the program has finished
+  std::uint64_t barriers_ = 0, call_ = 0;  // the last call that the program has finished
   std::optional<Vote> vote_, agreed_;
   int asker_ = -1;
   int signal_ = 0;

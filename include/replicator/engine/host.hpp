@@ -144,7 +144,7 @@ class Host {
   // step.
   void require_outside_step(const std::string& call) const {
     if (!devices_.busy()) return;
-    throw BuildError{call + " was called from within a step (number " + std::to_string(number_at_work_) + " of step " + std::to_string(ordinal_at_work_) +
+    throw BuildError{call + " was called from within a step (number " + std::to_string(running_number_) + " of step " + std::to_string(running_ordinal_) +
                      " of the Replicator), by a host_callback say, and would wait for it: call it when step() has returned"};
   }
   // Records when the input of these replicas is read; null without a trace.
@@ -259,8 +259,8 @@ class Host {
     std::span<const std::vector<AnyArray>> elements;  // may be empty
   };
   void run_programs(HostStep& step, const StepMoment& moment, const Upcoming& upcoming) {
-    ordinal_at_work_ = step.ordinal;
-    number_at_work_ = moment.number;
+    running_ordinal_ = step.ordinal;
+    running_number_ = moment.number;
     try {
       devices_.run([&](int device) { run_program(step, moment, upcoming, device); });
     } catch (...) {
@@ -319,8 +319,8 @@ class Host {
   Checkpoints checkpoints_;
   StepListeners listeners_{failure_};
   std::function<bool()> somebody_waits_;
-  int ordinal_at_work_ = 0;
-  std::uint64_t number_at_work_ = 0;
+  int running_ordinal_ = 0;
+  std::uint64_t running_number_ = 0;
   int stop_signal_ = 0;
   bool parted_ = false;
 };

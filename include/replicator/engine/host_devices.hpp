@@ -30,7 +30,7 @@ class HostDevices {
   // all others, and every later call throws it. The error of a failed wait also names the collective at which this
   // process was.
   void run(const std::function<void(int)>& work) {
-    const ScopedValue at_work{busy_, true};
+    const ScopedValue busy{busy_, true};
     try {
       threads_.run(
           [&](int device) {

@@ -44,7 +44,7 @@ class Job {
   // or which address was tried. Throws BuildError when the processes contradict each other, or differ in their job tokens.
   explicit Job(const ProcessEnvironment& environment = {}, const JobOptions& options = {});
   // A job of processes that have met already.
-  Job(detail::Membership meeting, int rank, const std::string& interface, const JobOptions& options);
+  Job(detail::Membership membership, int rank, const std::string& interface, const JobOptions& options);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
   // Leaves in good order. While an exception unwinds, it reports that this process failed instead. Never throws.

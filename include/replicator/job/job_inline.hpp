@@ -17,13 +17,13 @@ namespace replicator::detail::transport {
 inline Job::Job(const ProcessEnvironment& environment, const JobOptions& options)
     : Job{detail::meet(environment, options), environment.rank, environment.interface, options} {}
 
-inline Job::Job(detail::Membership meeting, int rank, const std::string& interface, const JobOptions& options)
-    : options_{options}, rank_{rank}, token_{meeting.token}, processes_{std::move(meeting.processes)} {
+inline Job::Job(detail::Membership membership, int rank, const std::string& interface, const JobOptions& options)
+    : options_{options}, rank_{rank}, token_{membership.token}, processes_{std::move(membership.processes)} {
   if (size() == 1) return;
   if (!interface.empty()) interface_ = detail::addresses_of(interface).front().interface;
   wakeup_ = FileDescriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   const auto now = Clock::now();
-  for (auto& link : meeting.links) {
+  for (auto& link : membership.links) {
     peers_.emplace_back();
     peers_.back().link = std::move(link);
     peers_.back().heard = now;

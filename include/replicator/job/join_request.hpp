@@ -26,7 +26,7 @@ struct JoinRequest {
   Bytes nonce;             // empty where the process has no job token
   std::uint64_t life = 0;  // how often processes of this rank were admitted to the running job
   // Special value of `life`: the sender is the first process of a running job, and reports that the job runs.
-  static constexpr std::uint64_t at_work = ~std::uint64_t{0};
+  static constexpr std::uint64_t running_job = ~std::uint64_t{0};
 
   void write(FrameWriter& frame) const {
     frame.text(job_name)

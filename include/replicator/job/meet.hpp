@@ -28,28 +28,28 @@ Membership meet(const ProcessEnvironment& environment, const JobOptions& options
     return alone;
   }
   if (!environment.job_token.empty()) cryptography();  // throws early, with what is missing
-  auto meeting = environment.rank == 0 ? RendezvousServer{environment, options}.receive() : RendezvousClient{environment, options}.arrive();
-  if (meeting.going_on)
+  auto membership = environment.rank == 0 ? RendezvousServer{environment, options}.receive() : RendezvousClient{environment, options}.arrive();
+  if (membership.going_on)
     throw BuildError{"the job at " + environment.master_address + ", port " + std::to_string(environment.master_port) +
                      ", is at work already: start this process with --elastic like the others, or take another MASTER_PORT"};
-  return meeting;
+  return membership;
 }
 
 // The rendezvous of an elastic job, which may be running already.
 template <class = void>
-Membership meet_or_find_at_work(const ProcessEnvironment& environment, const JobOptions& options) {
+Membership meet_or_find_running_job(const ProcessEnvironment& environment, const JobOptions& options) {
   if (!environment.job_token.empty()) cryptography();
   if (environment.rank > 0) return RendezvousClient{environment, options}.arrive();
   auto here = environment;
   // The port may belong to a process of the running job that meets the others just now. It will answer later.
-  const auto until = MeetingClock::now() + std::min(options.connect_deadline, std::chrono::milliseconds{12000});
+  const auto until = RendezvousClock::now() + std::min(options.connect_deadline, std::chrono::milliseconds{12000});
   while (!here.listener) {
-    if (auto meeting = RendezvousClient{environment, options}.try_connect()) return std::move(*meeting);
+    if (auto membership = RendezvousClient{environment, options}.try_connect()) return std::move(*membership);
     try {
       here.listener =
           std::make_shared<FileDescriptor>(listen_on(here.master_port, listening_address(here.interface, here.master_address)));
     } catch (const CommunicationError&) {
-      if (MeetingClock::now() > until) throw;
+      if (RendezvousClock::now() > until) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds{20});
     }
   }

@@ -17,7 +17,7 @@
 
 namespace replicator::detail::transport::detail {
 
-using MeetingClock = std::chrono::steady_clock;
+using RendezvousClock = std::chrono::steady_clock;
 
 // The result of a rendezvous. Process 0 has a link to every other process (links[0] is closed). The others have one link,
 // to process 0.
@@ -60,8 +60,8 @@ inline ProcessInfo this_process() {
   return {static_cast<std::int64_t>(::getpid()), printable(name)};
 }
 
-inline int remaining_ms(MeetingClock::time_point until, int most) {
-  const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(until - MeetingClock::now()).count();
+inline int remaining_ms(RendezvousClock::time_point until, int most) {
+  const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(until - RendezvousClock::now()).count();
   return static_cast<int>(std::clamp<long long>(rest + 1, 0, most));
 }
 
@@ -72,7 +72,7 @@ class WaitReport {
   // Calls `sentence` and prints it when a report is due.
   template <class Sentence>
   void look(const Sentence& sentence) {
-    const auto now = MeetingClock::now();
+    const auto now = RendezvousClock::now();
     if (silent_ || now < next_) return;
     next_ = start_ + 2 * (now - start_);
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - start_);
@@ -81,8 +81,8 @@ class WaitReport {
   static void say(const std::string& sentence) { std::fprintf(stderr, "replicator: %s\n", sentence.c_str()); }
 
  private:
-  MeetingClock::time_point start_ = MeetingClock::now();
-  MeetingClock::time_point next_;
+  RendezvousClock::time_point start_ = RendezvousClock::now();
+  RendezvousClock::time_point next_;
   bool silent_;
 };
 

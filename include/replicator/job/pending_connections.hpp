@@ -28,15 +28,15 @@ namespace replicator::detail::transport::detail {
 // A connection with its handshake so far.
 struct PendingConnection {
   Link link;
-  MeetingClock::time_point since;
-  JoinRequest introduction{};
+  RendezvousClock::time_point since;
+  JoinRequest request{};
   std::optional<Nonce> challenge{};  // the nonce that was sent; the newcomer must answer with a proof
 };
 
 // The newcomer's description, with the address that it comes from.
 inline std::string name_of(const PendingConnection& newcomer) {
-  const auto& introduction = newcomer.introduction;
-  return "process " + std::to_string(introduction.rank) + " (pid " + std::to_string(introduction.info.pid) + " on " + introduction.info.host +
+  const auto& request = newcomer.request;
+  return "process " + std::to_string(request.rank) + " (pid " + std::to_string(request.info.pid) + " on " + request.info.host +
          ", from " + address_of_peer(newcomer.link.descriptor()).text() + ")";
 }
 
@@ -80,7 +80,7 @@ class PendingConnections {
       if (newcomers_.size() >= most) hear();  // newcomers that have spoken already make room
       if (newcomers_.size() >= most) drop(newcomers_.front());
       std::erase_if(newcomers_, [](const PendingConnection& newcomer) { return !newcomer.link.open(); });
-      newcomers_.push_back({Link{std::move(socket), longest_hello}, MeetingClock::now()});
+      newcomers_.push_back({Link{std::move(socket), longest_hello}, RendezvousClock::now()});
     }
   }
   void hear() {
@@ -122,7 +122,7 @@ class PendingConnections {
       drop(newcomer);
     }
     // No frame of this protocol: a foreign program.
-    if (newcomer.link.open() && (!good || MeetingClock::now() - newcomer.since > options_.dead_after)) drop(newcomer);
+    if (newcomer.link.open() && (!good || RendezvousClock::now() - newcomer.since > options_.dead_after)) drop(newcomer);
   }
 
   void drop(PendingConnection& newcomer) {
@@ -131,16 +131,16 @@ class PendingConnections {
   }
 
   void greet(PendingConnection& newcomer, FrameReader& fields) {
-    auto& introduction = newcomer.introduction;
-    introduction = JoinRequest::read(fields);
-    if (introduction.job_name != environment_.job_name) {
+    auto& request = newcomer.request;
+    request = JoinRequest::read(fields);
+    if (request.job_name != environment_.job_name) {
       newcomer.link.push(
           refusal(Refusal::elsewhere, 0, "process 0 there belongs to the job \"" + environment_.job_name + "\""));
       newcomer.link.pump_out();
       newcomer.link.close();
       return;
     }
-    const bool has_token = !introduction.nonce.empty();
+    const bool has_token = !request.nonce.empty();
     if (environment_.job_token.empty()) {
       if (!has_token) return answers_.believed(newcomer);
       const auto sentence = name_of(newcomer) + " was given a job token, but process 0 was not: " + advice();
@@ -148,7 +148,7 @@ class PendingConnections {
     }
     if (!has_token)
       return turn_away(newcomer, "process 0 was given a job token, but " + name_of(newcomer) + " was not: " + advice());
-    if (introduction.nonce.size() != sizeof(Nonce)) return drop(newcomer);
+    if (request.nonce.size() != sizeof(Nonce)) return drop(newcomer);
     newcomer.challenge = cryptography().random();
     newcomer.link.push(FrameWriter{FrameKind::challenge}.blob(*newcomer.challenge).finish());
     newcomer.link.pump_out();
@@ -156,7 +156,7 @@ class PendingConnections {
 
   void examine(PendingConnection& newcomer, FrameReader& fields) {
     const auto proof = [&](Prover prover) {
-      return proof_of(environment_.job_token, prover, newcomer.introduction, *newcomer.challenge);
+      return proof_of(environment_.job_token, prover, newcomer.request, *newcomer.challenge);
     };
     if (!cryptography().equal(proof(Prover::newcomer), fields.blob()))
       return turn_away(newcomer, name_of(newcomer) + " has another job token than process 0: " + advice());

@@ -39,8 +39,8 @@ class RendezvousClient {
   }
 
   Membership arrive() {
-    const auto until = MeetingClock::now() + options_.connect_deadline;
-    while (MeetingClock::now() < until) {
+    const auto until = RendezvousClock::now() + options_.connect_deadline;
+    while (RendezvousClock::now() < until) {
       for (std::size_t i = 0; i < addresses_.size(); ++i) {
         auto& last = attempts_[i].last;
         const std::chrono::milliseconds limit{remaining_ms(until, attempt_ms)};
@@ -49,7 +49,7 @@ class RendezvousClient {
         if (!link.open()) continue;
         last = address_of_peer(link.descriptor()).with_port() + ": connected, but no answer yet";
         say_hello(link);
-        if (listen(link, until, attempts_[i])) return std::move(meeting_);
+        if (listen(link, until, attempts_[i])) return std::move(membership_);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds{remaining_ms(until, 20)});
     }
@@ -63,14 +63,14 @@ class RendezvousClient {
   // Tries each address once, and waits options.dead_after for an answer. Returns nothing where nobody receives this
   // process.
   std::optional<Membership> try_connect() {
-    const auto until = MeetingClock::now() + options_.connect_deadline;
+    const auto until = RendezvousClock::now() + options_.connect_deadline;
     silence_ = options_.dead_after;
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
       Link link{connect_to(addresses_[i], environment_.master_port, std::chrono::milliseconds{attempt_ms}, attempts_[i].last, from_),
                 longest_frame()};
       if (!link.open()) continue;
       say_hello(link);
-      if (listen(link, until, attempts_[i])) return std::move(meeting_);
+      if (listen(link, until, attempts_[i])) return std::move(membership_);
     }
     return {};
   }
@@ -85,9 +85,9 @@ class RendezvousClient {
       const auto there = address_of_peer(link.descriptor());
       if (there.port() == own_port && there.text() == address_of(link.descriptor()).text()) continue;
       silence_ = limit;
-      environment_.life = JoinRequest::at_work;
+      environment_.life = JoinRequest::running_job;
       say_hello(link);
-      listen(link, MeetingClock::now() + limit, attempts_[i]);
+      listen(link, RendezvousClock::now() + limit, attempts_[i]);
     }
   }
 
@@ -102,30 +102,30 @@ class RendezvousClient {
   std::uint64_t longest_frame() const { return 65536 + 512 * static_cast<std::uint64_t>(environment_.world_size); }
 
   void say_hello(Link& link) {
-    introduction_ = {environment_.job_name,
-                     static_cast<std::uint64_t>(environment_.world_size),
-                     static_cast<std::uint64_t>(environment_.rank),
-                     this_process(),
-                     {},
-                     environment_.life};
+    request_ = {environment_.job_name,
+                static_cast<std::uint64_t>(environment_.world_size),
+                static_cast<std::uint64_t>(environment_.rank),
+                this_process(),
+                {},
+                environment_.life};
     if (!environment_.job_token.empty()) {
       const auto nonce = cryptography().random();
-      introduction_.nonce.assign(nonce.begin(), nonce.end());
+      request_.nonce.assign(nonce.begin(), nonce.end());
     }
     challenge_.reset();
     proven_ = environment_.job_token.empty();
     FrameWriter frame{FrameKind::hello};
-    introduction_.write(frame);
+    request_.write(frame);
     link.push(frame.finish());
     link.pump_out();
   }
 
   // Returns true once welcome. Process 0 waits for the others up to its own deadline, and then says who was missing.
-  bool listen(Link& link, MeetingClock::time_point until, Attempt& attempt) {
+  bool listen(Link& link, RendezvousClock::time_point until, Attempt& attempt) {
     const auto answerer = address_of_peer(link.descriptor()).with_port();
     const bool only = addresses_.size() == 1;
     auto silence_end = only && !silence_ ? until + options_.dead_after
-                                         : MeetingClock::now() + silence_.value_or(std::chrono::milliseconds{attempt_ms});
+                                         : RendezvousClock::now() + silence_.value_or(std::chrono::milliseconds{attempt_ms});
     for (;;) {
       pollfd event{link.descriptor(), POLLIN, 0};
       ::poll(&event, 1, remaining_ms(silence_end, 200));
@@ -139,15 +139,15 @@ class RendezvousClient {
           attempt.last = attempt.complaint = answerer + ": " + complaint;
           return false;
         }
-        if (!meeting_.links.empty()) return true;
+        if (!membership_.links.empty()) return true;
         if (!proven_) continue;
         silence_end = until + options_.dead_after;
         attempt.last = answerer + ": process 0 is there and waits for others";
       }
       if (!good) attempt.last = answerer + ": the connection was closed";
-      if (good && MeetingClock::now() >= silence_end)
+      if (good && RendezvousClock::now() >= silence_end)
         attempt.last = answerer + ": somebody answered, but did not speak as a process 0";
-      if (!good || MeetingClock::now() >= silence_end) return false;
+      if (!good || RendezvousClock::now() >= silence_end) return false;
     }
   }
 
@@ -165,7 +165,7 @@ class RendezvousClient {
       else if (kind == FrameKind::welcome && proven_)
         accept(link, reader);
       else if (kind == FrameKind::going_on && proven_)
-        find_at_work(link);
+        find_running_job(link);
     } catch (const CommunicationError&) {
       complaint = "somebody answered, but did not speak as a process 0";
       return false;
@@ -185,7 +185,7 @@ class RendezvousClient {
     std::memcpy(challenge.data(), random.data(), challenge.size());
     challenge_ = challenge;
     link.push(FrameWriter{FrameKind::proof}
-                  .blob(proof_of(environment_.job_token, Prover::newcomer, introduction_, challenge))
+                  .blob(proof_of(environment_.job_token, Prover::newcomer, request_, challenge))
                   .finish());
     link.pump_out();
     return true;
@@ -193,28 +193,28 @@ class RendezvousClient {
 
   bool examine(FrameReader& fields, std::string& complaint) {
     proven_ = challenge_ &&
-              cryptography().equal(proof_of(environment_.job_token, Prover::process_0, introduction_, *challenge_),
+              cryptography().equal(proof_of(environment_.job_token, Prover::process_0, request_, *challenge_),
                                    fields.blob());
     if (!proven_) complaint = "it did not prove that it has the job token of this process";
     return proven_;
   }
 
   void accept(Link& link, FrameReader& fields) {
-    Membership meeting;
-    meeting.token = fields.number();
+    Membership membership;
+    membership.token = fields.number();
     for (int r = 0; r < environment_.world_size; ++r) {
       const auto pid = static_cast<std::int64_t>(fields.number());
-      meeting.processes.push_back({pid, printable(fields.text())});
+      membership.processes.push_back({pid, printable(fields.text())});
     }
     link.raise_limit();
-    meeting.links.push_back(std::move(link));
-    meeting_ = std::move(meeting);
+    membership.links.push_back(std::move(link));
+    membership_ = std::move(membership);
   }
 
-  void find_at_work(Link& link) {
+  void find_running_job(Link& link) {
     link.raise_limit();
-    meeting_.going_on = true;
-    meeting_.links.push_back(std::move(link));
+    membership_.going_on = true;
+    membership_.links.push_back(std::move(link));
   }
 
   void bear(const Refused& refused, std::string& complaint) {
@@ -248,11 +248,11 @@ class RendezvousClient {
   std::vector<Attempt> attempts_;  // one per address
   std::vector<InterfaceAddress> from_;
   WaitReport report_;
-  JoinRequest introduction_;
+  JoinRequest request_;
   std::optional<Nonce> challenge_;
   bool proven_ = false;                               // there is no token, or process 0 has proven it
   std::optional<std::chrono::milliseconds> silence_;  // limit of the wait for the first answer
-  Membership meeting_;
+  Membership membership_;
 };
 
 }  // namespace replicator::detail::transport::detail

@@ -42,22 +42,22 @@ class RendezvousServer {
     if (!environment_.listener)
       environment_.listener = std::make_shared<FileDescriptor>(
           listen_on(environment_.master_port, listening_address(environment_.interface, environment_.master_address)));
-    meeting_.processes.resize(here_.size());
-    meeting_.links.resize(here_.size());
+    membership_.processes.resize(here_.size());
+    membership_.links.resize(here_.size());
     here_[own()] = true;
-    meeting_.processes[own()] = this_process();
+    membership_.processes[own()] = this_process();
   }
 
   Membership receive() {
     warn_if_open();
-    const auto until = MeetingClock::now() + options_.connect_deadline;
+    const auto until = RendezvousClock::now() + options_.connect_deadline;
     do {
-      const bool late = MeetingClock::now() >= until;
+      const bool late = RendezvousClock::now() >= until;
       if (late && !survivors_) fail<CommunicationError>(Refusal::failure, missing_sentence(), first_missing());
       if (survivors_) survivors_->strike(here_, late);
       report_.look([this] { return waiting_sentence(); });
       listen_for(until);
-      if (meeting_.going_on) return std::move(meeting_);
+      if (membership_.going_on) return std::move(membership_);
     } while (!complete());
     if (survivors_) part_from_missing();
     return welcome();
@@ -77,7 +77,7 @@ class RendezvousServer {
       if (!here_[r] && !(survivors_ && survivors_->gone(r))) return false;
     return true;
   }
-  void listen_for(MeetingClock::time_point until) {
+  void listen_for(RendezvousClock::time_point until) {
     wait(until);
     newcomers_.admit(environment_.listener->get());
     forget_lost();
@@ -89,21 +89,21 @@ class RendezvousServer {
   void part_from_missing() {
     try {
       if (!survivors_->told()) survivors_->part_from_missing(here_);
-      listen_for(MeetingClock::now());
+      listen_for(RendezvousClock::now());
       survivors_->settle(here_);
     } catch (const CommunicationError& error) {
       fail<CommunicationError>(Refusal::failure, error.what(), error.culprit());
     }
     for (std::size_t r = 0; r < here_.size(); ++r) {
       if (here_[r]) continue;
-      meeting_.processes[r] = {};
-      meeting_.links[r].close();
+      membership_.processes[r] = {};
+      membership_.links[r].close();
     }
   }
 
-  void wait(MeetingClock::time_point until) {
+  void wait(RendezvousClock::time_point until) {
     std::vector<pollfd> events{{environment_.listener->get(), POLLIN, 0}};
-    for (const auto& link : meeting_.links)
+    for (const auto& link : membership_.links)
       if (link.open()) events.push_back({link.descriptor(), POLLIN, 0});
     newcomers_.watch(events);
     ::poll(events.data(), events.size(), remaining_ms(until, 200));
@@ -114,49 +114,49 @@ class RendezvousServer {
     FrameKind kind{};
     Bytes fields;
     for (std::size_t r = 0; r < here_.size(); ++r)
-      if (here_[r] && r != own() && (!meeting_.links[r].pump_in() || meeting_.links[r].next(kind, fields))) {
+      if (here_[r] && r != own() && (!membership_.links[r].pump_in() || membership_.links[r].next(kind, fields))) {
         here_[r] = false;
-        meeting_.links[r].close();
+        membership_.links[r].close();
       }
   }
 
   // Process 0 has no token, so it believes everybody; also a newcomer with a token, with which the job cannot begin.
   [[noreturn]] void refuse_token(PendingConnection& newcomer, const std::string& sentence) {
-    const auto rank = static_cast<int>(newcomer.introduction.rank);
-    meeting_.links.push_back(std::move(newcomer.link));
+    const auto rank = static_cast<int>(newcomer.request.rank);
+    membership_.links.push_back(std::move(newcomer.link));
     fail<BuildError>(Refusal::token, sentence, rank);
   }
 
   // The newcomer is believed and takes its place.
   void settle(PendingConnection& newcomer) {
-    const auto world = newcomer.introduction.world_size;
-    const auto rank = newcomer.introduction.rank;
-    auto& info = newcomer.introduction.info;
+    const auto world = newcomer.request.world_size;
+    const auto rank = newcomer.request.rank;
+    auto& info = newcomer.request.info;
     const auto number = static_cast<int>(rank);
-    if (survivors_ && rank < here_.size() && (survivors_->gone(rank) || survivors_->life(rank) != newcomer.introduction.life))
+    if (survivors_ && rank < here_.size() && (survivors_->gone(rank) || survivors_->life(rank) != newcomer.request.life))
       return dismiss(newcomer.link, Refusal::failure, number, left_out_sentence(number, info));
-    if (!survivors_ && newcomer.introduction.life == JoinRequest::at_work) {
-      meeting_.going_on = true;
+    if (!survivors_ && newcomer.request.life == JoinRequest::running_job) {
+      membership_.going_on = true;
       return newcomer.link.close();
     }
     if (world == here_.size() && rank == own())
-      return dismiss(newcomer.link, Refusal::contradiction, number, two_sentence(meeting_.processes[rank], newcomer.introduction));
-    meeting_.links.push_back(std::move(newcomer.link));  // so that fail() tells this one too
+      return dismiss(newcomer.link, Refusal::contradiction, number, two_sentence(membership_.processes[rank], newcomer.request));
+    membership_.links.push_back(std::move(newcomer.link));  // so that fail() tells this one too
     if (world != here_.size() || rank >= world)
       fail<BuildError>(Refusal::contradiction,
                        "process " + std::to_string(rank) + " (pid " + std::to_string(info.pid) + " on " + info.host +
                            ") was started with WORLD_SIZE=" + std::to_string(world) + ", process 0 with WORLD_SIZE=" +
                            std::to_string(here_.size()) + ": all processes of a job need the same, and a RANK each",
                        number);
-    auto& place = meeting_.links[rank];
+    auto& place = membership_.links[rank];
     if (here_[rank] && place.pump_in())
-      fail<BuildError>(Refusal::contradiction, two_sentence(meeting_.processes[rank], newcomer.introduction), number);
-    place = std::move(meeting_.links.back());
-    meeting_.links.pop_back();
+      fail<BuildError>(Refusal::contradiction, two_sentence(membership_.processes[rank], newcomer.request), number);
+    place = std::move(membership_.links.back());
+    membership_.links.pop_back();
     place.push(FrameWriter{FrameKind::heartbeat}.finish());  // says "you are at the right address"
     place.pump_out();
     here_[rank] = true;
-    meeting_.processes[rank] = std::move(info);
+    membership_.processes[rank] = std::move(info);
   }
 
   static std::string two_sentence(const ProcessInfo& here, const JoinRequest& other) {
@@ -166,7 +166,7 @@ class RendezvousServer {
 
   template <class Failure>
   [[noreturn]] void fail(Refusal kind, const std::string& sentence, int culprit) {
-    for (auto& link : meeting_.links) {
+    for (auto& link : membership_.links) {
       link.push(refusal(kind, culprit, sentence));
       link.pump_out();
       link.shut_output();
@@ -186,7 +186,7 @@ class RendezvousServer {
 
   std::string missing_sentence() const {
     const auto port = std::to_string(port_of(environment_.listener->get()));
-    return "process " + ranks(false) + " did not come to port " + port + " of " + meeting_.processes[0].host +
+    return "process " + ranks(false) + " did not come to port " + port + " of " + membership_.processes[0].host +
            " within " + seconds_text(options_.connect_deadline) + " (here: " + ranks(true) + " of " +
            std::to_string(here_.size()) + newcomers_.others_sentence() +
            "): start it with its RANK and WORLD_SIZE=" + std::to_string(here_.size()) +
@@ -212,24 +212,24 @@ class RendezvousServer {
   }
 
   Membership welcome() {
-    while (::getrandom(&meeting_.token, sizeof meeting_.token, 0) != sizeof meeting_.token) {
+    while (::getrandom(&membership_.token, sizeof membership_.token, 0) != sizeof membership_.token) {
     }
     FrameWriter frame{FrameKind::welcome};
-    frame.number(meeting_.token);
-    for (const auto& info : meeting_.processes) frame.number(static_cast<std::uint64_t>(info.pid)).text(info.host);
-    for (auto& link : meeting_.links) {
+    frame.number(membership_.token);
+    for (const auto& info : membership_.processes) frame.number(static_cast<std::uint64_t>(info.pid)).text(info.host);
+    for (auto& link : membership_.links) {
       link.raise_limit();
       link.push(frame.finish());
       link.pump_out();  // the rest goes with the first heartbeat
     }
-    return std::move(meeting_);
+    return std::move(membership_);
   }
 
   ProcessEnvironment environment_;
   JobOptions options_;
   Survivors* survivors_;  // null where the job meets for the first time
   std::vector<bool> here_;
-  Membership meeting_;
+  Membership membership_;
   PendingConnections newcomers_;
   WaitReport report_;
 };

@@ -81,7 +81,7 @@ class Survivors {
 
   // Marks absent processes as gone: those at an address where nobody listens; with `late`, all of them.
   void strike(const std::vector<bool>& here, bool late) {
-    const auto now = MeetingClock::now();
+    const auto now = RendezvousClock::now();
     const bool look = now >= next_look_;
     if (look) next_look_ = now + std::chrono::milliseconds{200};
     for (std::size_t r = 0; r < here.size(); ++r) {
@@ -160,7 +160,7 @@ class Survivors {
   std::vector<std::uint64_t> lives_;
   bool met_ = true;  // false: this process is about to meet the others for the first time
   bool told_ = false;
-  MeetingClock::time_point next_look_{};
+  RendezvousClock::time_point next_look_{};
 };
 
 }  // namespace replicator::detail::transport::detail

@@ -236,13 +236,13 @@ class Checkpoints {
   // Checks that a resumed run can build the steps again. It builds them in the order of their numbers, so no destroyed
   // step may come after one that is still alive.
   void require_steps_that_return() const {
-    std::optional<int> at_work;
+    std::optional<int> running;
     for (const auto& [ordinal, step] : state_.steps) {
       const auto life = lives_.find(ordinal);
       if (life == lives_.end()) continue;
-      if (!life->second.expired()) at_work = ordinal;
-      else if (at_work)
-        throw BuildError{"a checkpoint is to be written, but step " + std::to_string(ordinal) + " is gone, while step " + std::to_string(*at_work) +
+      if (!life->second.expired()) running = ordinal;
+      else if (running)
+        throw BuildError{"a checkpoint is to be written, but step " + std::to_string(ordinal) + " is gone, while step " + std::to_string(*running) +
                          ", which was made before it, is not: a resumed run could not make both again. Make a temporary step, such as a "
                          "validation, with replicate(input_fn, step_fn, {.checkpointed = false})"};
     }

@@ -44,7 +44,7 @@ class AdmissionClient {
   // Waits until the job reaches a step at which this process can go on, and receives its state. Afterwards all processes
   // are about to meet.
   Regroup enter(const Bytes& wish, Bytes& state) {
-    began_ = MeetingClock::now();
+    began_ = RendezvousClock::now();
     report_ = WaitReport{options_.report_after};
     for (;; look_at_clock()) {
       state.clear();
@@ -61,15 +61,15 @@ class AdmissionClient {
   // Returns false where the first process of the job was lost, or handed its role to another one.
   bool answered(bool ready, const Bytes& wish) {
     if (!link_.open()) {
-      auto meeting = RendezvousClient{environment_, options_}.arrive();
-      if (!meeting.going_on)
+      auto membership = RendezvousClient{environment_, options_}.arrive();
+      if (!membership.going_on)
         throw CommunicationError{
             "the job that process " + std::to_string(environment_.rank) + " came back to is gone, and another one begins there", 0};
-      link_ = std::move(meeting.links[0]);
+      link_ = std::move(membership.links[0]);
     }
     const auto port = ready ? port_of(environment_.listener->get()) : std::uint16_t{0};
     link_.push(FrameWriter{FrameKind::apply}.blob(identity_).number(ready ? 1 : 0).number(port).blob(wish).finish());
-    heard_ = MeetingClock::now();
+    heard_ = RendezvousClock::now();
     Bytes fields;
     const bool good = await(FrameKind::going_on, fields);
     if (good) return true;
@@ -103,20 +103,20 @@ class AdmissionClient {
         if (kind == FrameKind::refuse) throw BuildError{printable(read_refusal(FrameReader{fields}).sentence, 4096)};
         if (kind != FrameKind::heartbeat && kind != FrameKind::going_on) return false;
       }
-      if (!good || MeetingClock::now() - heard_ > 2 * options_.dead_after) return false;
+      if (!good || RendezvousClock::now() - heard_ > 2 * options_.dead_after) return false;
       look_at_clock();
       pollfd event{link_.descriptor(), static_cast<short>(link_.has_output() ? POLLIN | POLLOUT : POLLIN), 0};
       ::poll(&event, 1, 100);
       const auto before = link_.received();
       const bool sent = link_.pump_out();
       good = link_.pump_in() && sent;
-      if (link_.received() != before) heard_ = MeetingClock::now();
+      if (link_.received() != before) heard_ = RendezvousClock::now();
     }
   }
   void look_at_clock() {
     const auto self = "process " + std::to_string(environment_.rank);
     report_.look([&] { return self + " still waits to be taken in by the job at " + where(); });
-    if (!given_ && options_.exchange_deadline.count() > 0 && MeetingClock::now() - began_ > options_.exchange_deadline)
+    if (!given_ && options_.exchange_deadline.count() > 0 && RendezvousClock::now() - began_ > options_.exchange_deadline)
       throw CommunicationError{self + " came back to the job at " + where() + ", which is at work, but the job reached no step that this process waits for within " +
                                    seconds_text(options_.exchange_deadline),
                                0};
@@ -128,7 +128,7 @@ class AdmissionClient {
   Bytes identity_;
   Link link_;
   WaitReport report_;
-  MeetingClock::time_point began_ = MeetingClock::now(), heard_{};
+  RendezvousClock::time_point began_ = RendezvousClock::now(), heard_{};
   bool given_ = false;  // the job has reached the step: from now on its first process watches the clock
 };
 

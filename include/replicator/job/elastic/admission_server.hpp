@@ -40,16 +40,16 @@ namespace detail {
 struct AdmissionRequest {
   Link link;
   JoinRequest who;
-  MeetingClock::time_point since;  // its last message
-  bool told = false;               // it knows that the job is running and its place is free
-  bool ready = false;              // it has reached its first step
+  RendezvousClock::time_point since;  // its last message
+  bool told = false;                  // it knows that the job is running and its place is free
+  bool ready = false;                 // it has reached its first step
   RegroupAddress regroup_address = {};
   Bytes wish = {};  // describes the step that it waits for
-  MeetingClock::time_point next_beat = {};
+  RendezvousClock::time_point next_beat = {};
 
   std::string name() const { return describe_process(static_cast<int>(who.rank), who.info); }
   // Sends heartbeats, so that the newcomer sees that the job is alive.
-  void beat(MeetingClock::time_point now, const JobOptions& options) {
+  void beat(RendezvousClock::time_point now, const JobOptions& options) {
     if (now < next_beat) return;
     next_beat = now + options.heartbeat;
     link.push(FrameWriter{FrameKind::heartbeat}.finish());
@@ -74,8 +74,8 @@ class AdmissionServer {
 
   // Listens if the port is free; otherwise tries again later.
   void open() {
-    if (listener_ || environment_.master_port == 0 || MeetingClock::now() < next_try_) return;
-    next_try_ = MeetingClock::now() + std::chrono::milliseconds{200};
+    if (listener_ || environment_.master_port == 0 || RendezvousClock::now() < next_try_) return;
+    next_try_ = RendezvousClock::now() + std::chrono::milliseconds{200};
     try {
       listener_ = std::make_shared<FileDescriptor>(
           listen_on(environment_.master_port, listening_address(environment_.interface, environment_.master_address)));
@@ -122,17 +122,17 @@ class AdmissionServer {
   static constexpr std::chrono::milliseconds admission_limit{12000};
 
   void receive(PendingConnection& newcomer) {
-    const auto rank = newcomer.introduction.rank;
+    const auto rank = newcomer.request.rank;
     const auto world = static_cast<std::uint64_t>(environment_.world_size);
-    if (rank >= world || newcomer.introduction.world_size != world)
-      return refuse(newcomer.link, name_of(newcomer) + " was started with WORLD_SIZE=" + std::to_string(newcomer.introduction.world_size) +
+    if (rank >= world || newcomer.request.world_size != world)
+      return refuse(newcomer.link, name_of(newcomer) + " was started with WORLD_SIZE=" + std::to_string(newcomer.request.world_size) +
                                        ", the job that is at work with WORLD_SIZE=" + std::to_string(world) + ": all of its processes need the same");
     std::erase_if(requests_, [&](const AdmissionRequest& request) { return request.who.rank == rank && !request.ready; });  // it may connect again
-    requests_.push_back({std::move(newcomer.link), std::move(newcomer.introduction), MeetingClock::now()});
+    requests_.push_back({std::move(newcomer.link), std::move(newcomer.request), RendezvousClock::now()});
   }
 
   void serve(AdmissionRequest& request, const Survivors& survivors) {
-    const auto now = MeetingClock::now();
+    const auto now = RendezvousClock::now();
     const bool good = request.link.pump_in();
     FrameKind kind{};
     Bytes fields;
@@ -160,7 +160,7 @@ class AdmissionServer {
   }
 
   void hear(AdmissionRequest& request, FrameReader fields, const Survivors& survivors) {
-    request.since = MeetingClock::now();
+    request.since = RendezvousClock::now();
     const auto identity = fields.blob();
     const bool ready = fields.number() != 0;
     request.regroup_address = {address_of_peer(request.link.descriptor()).text(), static_cast<std::uint16_t>(fields.number())};
@@ -195,7 +195,7 @@ class AdmissionServer {
   JobOptions options_;
   const Admission& admission_;
   std::shared_ptr<FileDescriptor> listener_;
-  MeetingClock::time_point next_try_{};
+  RendezvousClock::time_point next_try_{};
   PendingConnections newcomers_{environment_, options_, {[this](PendingConnection& newcomer) { receive(newcomer); }}};
   std::vector<AdmissionRequest> requests_;
 };
@@ -206,7 +206,7 @@ class AdmissionServer {
 // - once stop() is true.
 inline bool hand_over(AdmissionRequest& request, const Bytes& state, const JobOptions& options, const std::function<bool()>& stop) {
   constexpr std::size_t largest_piece = std::size_t{1} << 18;
-  const auto began = MeetingClock::now();
+  const auto began = RendezvousClock::now();
   const auto longest = options.exchange_deadline.count() > 0 ? options.exchange_deadline / 2 : std::chrono::hours{24 * 365};
   std::size_t at = 0, unsent = 0;
   bool all = false;
@@ -217,7 +217,7 @@ inline bool hand_over(AdmissionRequest& request, const Bytes& state, const JobOp
       request.link.push(FrameWriter{FrameKind::state}.number(state.size()).blob(piece).finish());
       at += piece.size();
       all = at == state.size();
-      until = MeetingClock::now() + options.dead_after;
+      until = RendezvousClock::now() + options.dead_after;
     }
     pollfd event{request.link.descriptor(), static_cast<short>(request.link.has_output() ? POLLIN | POLLOUT : POLLIN), 0};
     ::poll(&event, 1, 100);
@@ -225,7 +225,7 @@ inline bool hand_over(AdmissionRequest& request, const Bytes& state, const JobOp
     FrameKind kind{};
     Bytes fields;
     if (request.link.next(kind, fields)) return kind == FrameKind::taken && all;
-    const auto now = MeetingClock::now();
+    const auto now = RendezvousClock::now();
     if (std::exchange(unsent, request.link.unsent()) != request.link.unsent()) until = now + options.dead_after;
     if (!good || now > until || now - began > longest || stop()) return false;
   }

@@ -50,15 +50,15 @@ class ElasticJob {
       job_ = std::make_shared<Job>(environment, options);
       return;
     }
-    auto meeting = detail::meet_or_find_at_work(environment, options);
-    if (meeting.going_on) {
-      applicant_.emplace(environment, options, admission_.identity, std::move(meeting));
+    auto membership = detail::meet_or_find_running_job(environment, options);
+    if (membership.going_on) {
+      applicant_.emplace(environment, options, admission_.identity, std::move(membership));
       environment_.listener.reset();
       applicant_->ask();
       job_ = std::make_shared<Job>();
       return;
     }
-    job_ = std::make_shared<Job>(std::move(meeting), environment.rank, environment.interface, options);
+    job_ = std::make_shared<Job>(std::move(membership), environment.rank, environment.interface, options);
     regroup_.emplace(*job_, environment, options);
     start();
   }
@@ -127,7 +127,7 @@ class ElasticJob {
     return offer;
   }
   // Calls `agree`, an exchange in which all processes learn of the offer, if any. They then expect that process at their
-  // next meeting, which may come through after() or through a loss. Until all know the offer, nobody acts on a loss.
+  // next rendezvous, which may come through after() or through a loss. Until all know the offer, nobody acts on a loss.
   template <class Agree>
   bool decide(Agree agree) {
     const Deciding deciding{*this};
@@ -221,19 +221,19 @@ class ElasticJob {
     admission_server_->open();
     admission_server_->serve(regroup_->survivors());
     admission_server_->watch(events);
-    if (request_) request_->beat(detail::MeetingClock::now(), options_);
+    if (request_) request_->beat(detail::RendezvousClock::now(), options_);
     waits_ = admission_server_->somebody_is_ready();
   }
   // Process 0 may have been restarted before its loss was known. Then it waits for a job to begin, so tell it that one
   // runs.
   void tell_process_0() {
-    const auto began = detail::MeetingClock::now();
+    const auto began = detail::RendezvousClock::now();
     if (!regroup_->survivors().gone(0) || environment_.master_port == 0 || began < next_telling_) return;
     try {
       detail::RendezvousClient{environment_, options_}.tell_that_it_goes_on(admission_server_->port());
     } catch (const Error&) {  // perhaps of another job
     }
-    const auto now = detail::MeetingClock::now();
+    const auto now = detail::RendezvousClock::now();
     next_telling_ = now + std::chrono::milliseconds{300} + 10 * (now - began);
   }
 
@@ -264,8 +264,8 @@ class ElasticJob {
     if (culprit == job.rank()) throw CommunicationError{job.failure() + "; the others go on without it", culprit};
     return regroup_->without(culprit);
   }
-  std::shared_ptr<Job> met(detail::Membership meeting) const {
-    return std::make_shared<Job>(std::move(meeting), regroup_->rank(), environment_.interface, options_);
+  std::shared_ptr<Job> met(detail::Membership membership) const {
+    return std::make_shared<Job>(std::move(membership), regroup_->rank(), environment_.interface, options_);
   }
 
   ProcessEnvironment environment_;
@@ -281,13 +281,13 @@ class ElasticJob {
   bool deciding_ = false;
   bool between_ = false;                    // the thread makes the next job
   bool meets_ = false;                      // all have left the job to meet in another one
-  std::optional<AdmissionOffer> expected_;  // at the next meeting
+  std::optional<AdmissionOffer> expected_;  // at the next rendezvous
   std::optional<detail::AdmissionServer> admission_server_;
   std::optional<detail::AdmissionRequest> request_;  // on the first process: who has taken the state
   std::atomic<bool> waits_{false};
   int newcomer_ = -1;  // numbered as at the first rendezvous
   int newest_ = -1;    // its rank in job_
-  detail::MeetingClock::time_point next_telling_{};
+  detail::RendezvousClock::time_point next_telling_{};
   FileDescriptor wakeup_;
   std::thread thread_;
 };

@@ -46,7 +46,7 @@ class Regroup {
     return std::make_shared<FileDescriptor>(listen_on(0, listening_address(environment.interface, environment.master_address)));
   }
   FrameWriter& write(FrameWriter& frame) const { return survivors_.write(frame.text(environment_.job_name)); }
-  // Expects a restarted process at the next meeting.
+  // Expects a restarted process at the next rendezvous.
   void admit(int process, RegroupAddress regroup_address, std::uint64_t life) { survivors_.admit(process, std::move(regroup_address), life); }
 
   // The current job lost the process of this rank: the others meet. Throws CommunicationError, with this process as
@@ -57,13 +57,13 @@ class Regroup {
   }
   // All expected processes meet.
   Membership again() {
-    auto meeting = meet();
+    auto membership = meet();
     members_.clear();
-    for (std::size_t r = 0; r < meeting.processes.size(); ++r)
-      if (meeting.processes[r].pid != 0) members_.push_back(static_cast<int>(r));
-    return compacted(std::move(meeting));
+    for (std::size_t r = 0; r < membership.processes.size(); ++r)
+      if (membership.processes[r].pid != 0) members_.push_back(static_cast<int>(r));
+    return compacted(std::move(membership));
   }
-  // Ranks in the latest meeting: of this process, and of the process with this first number; -1 where it is absent.
+  // Ranks in the latest rendezvous: of this process, and of the process with this first number; -1 where it is absent.
   int rank() const { return rank_of(environment_.rank); }
   int rank_of(int process) const {
     const auto found = std::find(members_.begin(), members_.end(), process);
@@ -121,11 +121,11 @@ class Regroup {
       there.master_address = survivors_.regroup_address(process).address;
       there.master_port = survivors_.regroup_address(process).port;
       there.listener.reset();
-      if (auto meeting = RendezvousClient{there, options_}.try_connect(); meeting && !meeting->going_on) {
+      if (auto membership = RendezvousClient{there, options_}.try_connect(); membership && !membership->going_on) {
         std::vector<bool> here;
-        for (const auto& one : meeting->processes) here.push_back(one.pid != 0);
+        for (const auto& one : membership->processes) here.push_back(one.pid != 0);
         survivors_.settle(here);
-        return std::move(*meeting);
+        return std::move(*membership);
       }
       survivors_.lose(process);
     }
@@ -133,16 +133,16 @@ class Regroup {
   }
 
   // Drops the absent processes, so that positions become ranks.
-  Membership compacted(Membership meeting) const {
+  Membership compacted(Membership membership) const {
     Membership result;
-    result.token = meeting.token;
-    const bool receives = meeting.links.size() == meeting.processes.size();
+    result.token = membership.token;
+    const bool receives = membership.links.size() == membership.processes.size();
     for (const int member : members_) {
       const auto index = static_cast<std::size_t>(member);
-      result.processes.push_back(std::move(meeting.processes[index]));
-      if (receives) result.links.push_back(std::move(meeting.links[index]));
+      result.processes.push_back(std::move(membership.processes[index]));
+      if (receives) result.links.push_back(std::move(membership.links[index]));
     }
-    if (!receives) result.links = std::move(meeting.links);
+    if (!receives) result.links = std::move(membership.links);
     return result;
   }
 

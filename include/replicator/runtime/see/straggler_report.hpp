@@ -89,11 +89,11 @@ inline std::string lateness_text(const Device& device, Lateness late) {
 // collectives. **All times must be of one clock.** Collectives of a single device are left out.
 template <class = void>
 std::string arrival_summary(const std::vector<Arrival>& arrivals, const std::vector<std::pair<std::uint64_t, std::string>>& names) {
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<Arrival>> meetings;  // collective, step
-  for (const auto& arrival : arrivals) meetings[{arrival.collective, arrival.step}].push_back(arrival);
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<Arrival>> arrivals_of;  // collective, step
+  for (const auto& arrival : arrivals) arrivals_of[{arrival.collective, arrival.step}].push_back(arrival);
   std::map<std::uint64_t, std::map<detail::Device, detail::Lateness>> late;
   std::map<detail::Device, detail::Lateness> all;
-  for (auto& [key, present] : meetings) {
+  for (auto& [key, present] : arrivals_of) {
     if (present.size() < 2) continue;
     const auto [first, last] = std::minmax_element(present.begin(), present.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
     for (const auto& arrival : present)
