@@ -17,7 +17,8 @@ class Help : public CLI::Formatter {
     const auto& names = option->get_lnames();  // two where "no-" switches it off
     std::string flag = (names.size() > 1 ? "--[no-]" : "--") + names.front();
     const std::string type = option->get_type_size() == 0 ? "" : option->get_type_name();  // "INT:{18,34}", "FLOAT:FLOAT in [0 - 1]"
-    if (!type.empty()) flag += type.starts_with("INT") ? " N" : type.starts_with("FLOAT") ? " X" : " TEXT";
+    if (!type.empty()) flag += type.starts_with("INT") ? " N" : type.starts_with("FLOAT") ? " X"
+                                                                                          : " TEXT";
     const auto choices = type.find('{');
     std::string text = option->get_description();
     if (choices != std::string::npos) text += ": " + CLI::detail::find_and_replace(type.substr(choices + 1, type.find('}') - choices - 1), ",", ", ");
