@@ -11,7 +11,7 @@
 namespace replicator::detail::transport {
 
 REPLICATOR_TEMPLATE detail::Membership detail::meet<>(const ProcessEnvironment&, const JobOptions&);
-REPLICATOR_TEMPLATE detail::Membership detail::meet_or_find_at_work<>(const ProcessEnvironment&, const JobOptions&);
+REPLICATOR_TEMPLATE detail::Membership detail::meet_or_find_running_job<>(const ProcessEnvironment&, const JobOptions&);
 REPLICATOR_TEMPLATE ProcessEnvironment find_environment<>(const RendezvousOptions&);
 
 }  // namespace replicator::detail::transport
