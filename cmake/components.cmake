@@ -5,7 +5,7 @@
 #
 # defines the target replicator::<name>, which links replicator::replicator. If the component is missing, it sets
 # replicator_<name>_NOT_FOUND_MESSAGE to the reason in the caller's scope.
-set(replicator_components onednn ucx pmix crypto jpeg mujoco egl cuda cublaslt cudnn nvrtc nccl compiled c)
+set(replicator_components onednn ucx pmix crypto jpeg mujoco egl cuda cublaslt cudnn nvrtc compiled c)
 
 set(REPLICATOR_CUDA_FOLDERS "" CACHE STRING "Folders with include/ and lib/ of NVIDIA's libraries, beside the CUDA toolkit's, as Python's packages have")
 mark_as_advanced(REPLICATOR_CUDA_FOLDERS)
@@ -38,8 +38,6 @@ function(replicator_find_component name)
     replicator_find_for_cuda(cublaslt HEADER cublasLt.h LIBRARIES cublasLt VERSION 13 PACKAGE "the CUDA toolkit")
   elseif(name STREQUAL "nvrtc")
     replicator_find_nvrtc()
-  elseif(name STREQUAL "nccl")
-    replicator_find_for_cuda(nccl HEADER nccl.h LIBRARIES nccl VERSION 2 PACKAGE "NVIDIA's NCCL")
   elseif(name STREQUAL "compiled")
     replicator_find_compiled()
   elseif(name STREQUAL "c")

@@ -4,13 +4,13 @@
 
 # Patterns of included headers and file names, each with the library they need.
 set(replicator_include_needs
-  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cublas" cublaslt  "^cudnn" cudnn  "^nvrtc" nvrtc  "^nccl" nccl
+  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cublas" cublaslt  "^cudnn" cudnn  "^nvrtc" nvrtc
   "^replicator/with/onednn" onednn  "^replicator/with/ucx" ucx  "^replicator/with/pmix" pmix
   "^replicator/with/crypto" crypto  "^replicator/with/jpeg" jpeg
   "^(cuda_runtime|cuda_|nvtx3/)|\\.cuh$" cuda
   "^catch2/" catch2  "^rapidcheck" rapidcheck  "^CLI/" cli11  "^nlohmann/" json  "^benchmark/" benchmark  "^zlib\\.h$" zlib
   "^replicator/replicator_c\\.h$" c)
-set(replicator_name_needs onednn onednn  ucx ucx  pmix pmix  jpeg jpeg  cuda cuda  "\\.cuh?$" cuda  nccl nccl)
+set(replicator_name_needs onednn onednn  ucx ucx  pmix pmix  jpeg jpeg  cuda cuda  "\\.cuh?$" cuda)
 
 # replicator_includes(<file> <variable>): the file and everything it includes from this project, directly or not.
 function(replicator_includes file out)
@@ -139,7 +139,7 @@ replicator_find_tool(json nlohmann_json::nlohmann_json nlohmann-json3-dev)
 replicator_find_tool(benchmark benchmark::benchmark libbenchmark-dev)
 replicator_find_tool(zlib ZLIB::ZLIB zlib1g-dev)
 
-# All components except cuda, cublaslt, cudnn, nvrtc and nccl, which only code compiled by nvcc links. --as-needed
+# All components except cuda, cublaslt, cudnn and nvrtc, which only code compiled by nvcc links. --as-needed
 # drops unused libraries.
 add_library(replicator-everything INTERFACE)
 target_link_libraries(replicator-everything INTERFACE replicator::replicator)
