@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <replicator/async/shard_gate.hpp>
+#include <replicator/async/shard.hpp>
 
 namespace test_shard {
 

@@ -20,7 +20,7 @@
 #include <replicator/async/async_placement.hpp>
 #include <replicator/async/async_results.hpp>
 #include <replicator/async/resolve_async.hpp>
-#include <replicator/async/shard_gate.hpp>
+#include <replicator/async/shard.hpp>
 #include <replicator/collectives/run/run.hpp>
 #include <replicator/cpu/environment.hpp>
 #include <replicator/engine/host.hpp>

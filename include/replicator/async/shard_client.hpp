@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/async/shard.hpp>
 #include <replicator/async/shard_call.hpp>
-#include <replicator/async/shard_gate.hpp>
 #include <replicator/core/deadline_wait.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/job/job.hpp>

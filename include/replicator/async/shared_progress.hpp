@@ -19,7 +19,7 @@
 
 #include <replicator/async/async_programs.hpp>
 #include <replicator/async/async_progress.hpp>
-#include <replicator/async/shard_gate.hpp>
+#include <replicator/async/shard.hpp>
 #include <replicator/async/shard_listener.hpp>
 #include <replicator/core/deadline_wait.hpp>
 #include <replicator/engine/failure.hpp>

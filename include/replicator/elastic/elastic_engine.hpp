@@ -15,8 +15,8 @@
 #include <vector>
 
 #include <replicator/elastic/call_history.hpp>
-#include <replicator/elastic/rejoin.hpp>
 #include <replicator/elastic/restartable_steps.hpp>
+#include <replicator/elastic/state_transfer.hpp>
 #include <replicator/engine/compare_processes.hpp>
 #include <replicator/engine/host.hpp>
 #include <replicator/engine/read_ahead_step.hpp>

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <replicator/devices/device_support.hpp>
-#include <replicator/transport/check_peers.hpp>
+#include <replicator/transport/check_peer_memory.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <replicator/transport/transport.hpp>
 
