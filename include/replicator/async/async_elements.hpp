@@ -38,7 +38,7 @@ class AsyncElements {
     for (int r = replica; r < replica + count; ++r) more = read_next(r, number, watch) && more;
     return more;
   }
-  // Makes the elements that read_next() has read the current ones.
+  // The elements that read_next() has read become the current ones.
   void advance(int replica, int count) {
     for (auto r = local(replica); r < local(replica + count); ++r) std::swap(current_[r], next_[r]);
   }

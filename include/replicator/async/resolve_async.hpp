@@ -184,7 +184,8 @@ inline std::vector<ShardGraph> make_shards(const Graph& traced, int most) {
 
 // `traced`: the graphs of all replicas. `shards`: the most shards to make. `groups`: the number of groups of
 // synchronous replicas in the job. Throws BuildError as resolve does. Also throws one, with the source line, for every
-// collective whose result has another use than updates of mirrored variables.
+// collective whose result has another use than updates of mirrored variables. Also for a step that assigns a mirrored
+// variable, but has no all_reduce that updates one.
 inline AsyncResolution resolve_async(std::span<const Graph> traced, int shards, int groups = 1, const ResolveOptions& options = {}) {
   AsyncResolution result;
   if (traced.empty()) return result;

@@ -90,8 +90,8 @@ class SharedProgress final : public ShardListener {
     const std::lock_guard lock{mutex_};
     return progress_.ended();
   }
-  // The results of each replica's latest step, by result. Small results are of all replicas of the job, others of this
-  // process's replicas.
+  // Element k has result k of each replica's latest step: of all replicas of the job if it is small, else of this process's
+  // replicas.
   std::vector<std::vector<AnyArray>> results() const {
     const std::lock_guard lock{mutex_};
     std::vector<std::vector<AnyArray>> results;

@@ -140,7 +140,7 @@ inline bool copies_rectangles(const Shape& shape, DType dtype, const Layout& fro
   return loops && detail::RectangleCopy::of(*loops, shape, size_of(dtype), instruction_level());
 }
 
-// Makes a copy of a tensor of this shape between any two layouts, which may be equal.
+// Makes the executable that copies a tensor of this shape from one layout to another. The two may be equal.
 inline std::unique_ptr<Executable> make_copy(const Shape& shape, DType dtype, const Layout& from, const Layout& to, int threads = 1,
                                              InstructionLevel level = instruction_level()) {
   return std::make_unique<CopyExecutable>(shape, dtype, from, to, threads, level);

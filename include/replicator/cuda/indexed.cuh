@@ -32,7 +32,7 @@ __global__ void find_outside(Indices indices, Number* number) {
   for (std::int64_t i = first_element(); i < indices.count; i += element_stride())
     if (indices.outside(i)) atomicMin(number, static_cast<Number>(i));
 }
-// Runs after find_outside, and notes the value of the index.
+// Runs after find_outside, and stores the value of the index that it found.
 template <class Refused>
 __global__ void note_value(Indices indices, Refused* refused) {
   if (first_element() == 0 && refused->number != Refused::none) refused->value = indices.stored(static_cast<std::int64_t>(refused->number));

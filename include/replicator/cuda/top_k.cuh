@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of top_k on GPUs. For a small k, the elements are found one after the other. For a larger k all elements are sorted.
-// Each is one word: its line, then its rank, then its place.
+// Each element is one word: its line along the axis, 32 bits of its rank, and its place in the line.
 #pragma once
 
 #include <cstddef>

@@ -166,7 +166,8 @@ class ElasticEngine final : public Engine {
   }
 
   // --- calls ---------------------------------------------------------------------------------------------------------------
-  // Makes a collective call, and repeats it until it succeeds. `again`: repeats the call later and drops its result.
+  // Makes a collective call, and makes it again whenever a process is lost or rejoins meanwhile. Throws other errors.
+  // `again`: repeats the call after a rollback, and drops its result.
   void perform(const Work& work, const Work& again) {
     if (host_) host_->require_outside_step("a function of the Replicator");
     while (!attempt(work)) {

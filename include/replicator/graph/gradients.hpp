@@ -27,8 +27,8 @@ inline bool ends_gradients(const detail::Node& node) {
   return compute && (compute->operation.get<StopGradient>() || compute->operation.get<AssignedValue>());
 }
 
-// For each node up to y's, whether it depends on an x. Nodes before an end of gradients do not count, so they need no
-// gradient rules.
+// For each node up to y's, whether it depends on an x. A dependence through a node that ends gradients (stop_gradient)
+// does not count, so no gradient rule is needed along it.
 inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor> xs, Location where) {
   Graph& graph = y.graph();
   for (const auto& x : xs)

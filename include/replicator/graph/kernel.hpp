@@ -107,7 +107,7 @@ struct KernelRequest {
   KernelChoice choice = {};         // limits on what libraries may do
 };
 
-// Constant-initialised, so that no order of initialisation between files matters.
+// Makes executables for an operation. Kernels are constant-initialised, so no order of initialisation between files matters.
 struct Kernel {
   std::string_view name;
   std::unique_ptr<Executable> (*make)(const KernelRequest&) = nullptr;  // null result: declines these shapes

@@ -64,7 +64,8 @@ inline ProcessEnvironment environment_from_slurm(const std::string& interface = 
   result.rank = static_cast<int>(number("SLURM_PROCID", 0, result.world_size - 1));
   if (result.world_size == 1) return result;
   const auto job = number("SLURM_JOB_ID", 0, UINT32_MAX), step = number("SLURM_STEP_ID", 0, UINT32_MAX);
-  // Another job may have the same port at the same time, so that its processes come to the wrong process 0.
+  // Another job may have the same port at the same time, so its processes may reach this job's process 0. It refuses them
+  // by this name.
   if (result.job_name.empty()) result.job_name = "slurm " + std::to_string(job) + "." + std::to_string(step);
   const bool one_node = detail::slurm_variable("SLURM_STEP_NUM_NODES") == "1";
   const auto address = detail::variable("MASTER_ADDR");

@@ -47,8 +47,8 @@ class Spin {
 
  private:
   bool crowded_;
-  // Longer than waking a peer takes (30 us were measured). Otherwise two ranks that have slept once would wake each other
-  // at every later step.
+  // How long a rank looks before it sleeps. It must be longer than waking a peer takes (30 us were measured). Otherwise two
+  // ranks that have slept once would wake each other at every later step. 0 where threads outnumber cores.
   std::chrono::microseconds longest_;
 };
 

@@ -20,7 +20,7 @@
 
 namespace replicator::detail::collectives {
 
-// Deterministic, inside each group; one chunk, one channel. Throws BuildError where the groups are no partition of the
+// The schedule reduces inside each group, in the order of T, with one chunk and one channel. Throws BuildError where the groups are no partition of the
 // replicas.
 inline Schedule direct(const ReplicaBlocks& blocks, const Groups& in = {}) {
   Schedule schedule = detail::empty_schedule("direct", Kind::all_reduce, blocks, 1, 1, in);

@@ -38,7 +38,7 @@ inline void append_owned_chunk(Schedule& schedule, const CrossingTree& tree, int
 
 }  // namespace detail
 
-// Deterministic, inside each group. A group's chunks are dealt to the ranks that hold its members. Channel g * chunks + c
+// The schedule reduces inside each group, in the order of T. A group's chunks are dealt to the ranks that hold its members. Channel g * chunks + c
 // belongs to chunk c of group g. Throws BuildError where the groups are no partition of the replicas.
 inline Schedule owner_computes(const ReplicaBlocks& blocks, const Groups& in = {}) {
   const Groups groups = detail::require_groups(Kind::all_reduce, blocks, in);

@@ -17,7 +17,7 @@
 
 namespace replicator::detail::collectives {
 
-// Deterministic, inside each group. Channel p belongs to the replica at place p. Throws BuildError where the groups are no
+// The schedule reduces inside each group, in the order of T. Channel p belongs to the replica at place p. Throws BuildError where the groups are no
 // partition of the replicas into equal sizes.
 inline Schedule reduce_scatter(const ReplicaBlocks& blocks, const Groups& in = {}) {
   Schedule schedule = detail::empty_schedule("reduce_scatter", Kind::reduce_scatter, blocks, 1, blocks.replicas(), in);

@@ -39,7 +39,7 @@ constexpr double worth_bytes(transport::Latency latency) {
   return 32 * 1024;
 }
 
-// The largest size for which `direct` is taken. It saves a latency. But each of the D ranks does all D - 1 additions of n
+// The largest size for which `direct` is taken. `direct` saves one latency compared with owner_computes. But each of the D ranks does all D - 1 additions of n
 // bytes, instead of one D-th. That is n (D - 1)^2 / D bytes more.
 constexpr std::int64_t direct_limit_bytes(int ranks, transport::Latency latency) {
   return static_cast<std::int64_t>(worth_bytes(latency) * ranks / (static_cast<double>(ranks - 1) * (ranks - 1)));

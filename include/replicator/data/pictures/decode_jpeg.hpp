@@ -223,9 +223,9 @@ auto operator|(S&& source, const DecodeStage& stage) {
 
 }  // namespace detail
 
-// Decodes on the pool of shard(). Training: a random crop, resized (bilinear, antialiased) and randomly mirrored.
-// Evaluation: resized, and the middle cut out. Elements are (float32 [3, height, width], int32 label). Random choices
-// depend only on the seed and the position, never on threads.
+// Decodes on the pool of shard(). Without `pad`, training takes a random crop, resizes it (bilinear, antialiased) and
+// mirrors it at random; evaluation resizes, and cuts out the middle. Elements are (float32 [3, height, width], int32 label).
+// Random choices depend only on the seed and on the picture's position in the whole job, never on threads.
 // Throws BuildError for impossible options. Reading throws DataError that names a file that is no JPEG, damaged or cut
 // short.
 inline detail::DecodeStage decode_jpeg(const DecodeOptions& options = {}) { return {options}; }

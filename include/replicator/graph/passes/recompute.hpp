@@ -196,7 +196,7 @@ class Recomputation {
     const auto& from = fates_[input.node];
     const bool cheap_part = cheap(fates_[of]) && !fates_[of].sources.contains(input) && bytes(input) * small_part > bytes({of, 0});
     if (cheap_part) return &made;
-    // The value is not kept, or belongs to a region and no longer exists.
+    // The value is gone: it is not kept, or only nodes inside its rp::recompute region used it.
     const bool gone = from.again || (!from.late && graph_.node(input.node).get<Compute>() && inner(input.node));
     return gone ? &stored_[order(user)] : nullptr;
   }

@@ -31,7 +31,7 @@ struct RmspropOptions {
 // momentum): mirrored, initially 0, and float32 for bfloat16 variables.
 class Rmsprop : public UpdatesVariables<Rmsprop> {
  public:
-  // Throws BuildError for options that are not finite, negative, or out of the ranges above.
+  // Throws BuildError for options that are negative, not finite, or out of the ranges above.
   explicit Rmsprop(RmspropOptions options) : options_{std::move(options)} {
     detail::require_rate("rmsprop", options_.learning_rate);
     detail::require_fraction("rmsprop", "alpha", options_.alpha);

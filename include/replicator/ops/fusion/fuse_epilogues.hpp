@@ -74,7 +74,7 @@ class EpilogueFusion {
 
 }  // namespace detail
 
-// For graphs in which elementwise operations are fused with each other already.
+// Run it after elementwise operations have been fused with each other.
 inline Graph fuse_epilogues(const Graph& graph) { return detail::EpilogueFusion{graph}.run(); }
 
 }  // namespace replicator::detail::passes

@@ -73,7 +73,7 @@ class CollectivePlacer {
   }
   // The index of the collective in the program.
   std::uint32_t collective_of(const Placeholder& placeholder) const { return collective_of_[bucket_of(placeholder)]; }
-  // Where the result of the device's replica is; it has `bytes` bytes.
+  // The address of the collective's result for this replica of the device. The result has `bytes` bytes.
   std::byte* output(const Placeholder& placeholder, int replica, std::size_t bytes) const {
     const auto bucket = bucket_of(placeholder);
     const auto& use = program_.collectives[collective_of_[bucket]];

@@ -18,8 +18,8 @@
 
 namespace replicator::detail {
 
-// A value is identified by the class c of its graph, its number there, and the device's replica r, which is ignored for
-// a uniform value.
+// A value is given by (c, value, r): the class of its graph, its number in that graph, and the device's replica. Uniform
+// values ignore r.
 class ValueBuffers {
  public:
   static constexpr std::uint32_t none = ProgramBuilder::none;

@@ -32,7 +32,7 @@ class FindNan final : public Watch {
       look_at_contributions(program_.collectives[instruction.collective]);
     }
   }
-  // Throws CheckError with replica, step, node and line.
+  // Throws CheckError if what the instruction wrote is not finite. The error names replica, step, node and line.
   void after(std::uint32_t position) override {
     const auto& instruction = program_.code[position];
     if (instruction.kind == Instruction::Kind::run && !instruction.relayout) return look_at_kernel(instruction);

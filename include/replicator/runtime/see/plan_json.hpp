@@ -239,7 +239,7 @@ class PlanJson {
   std::vector<std::string> schedules_;
 };
 
-// The part of one process.
+// One process's part of the plan, as JSON.
 template <class = void>
 std::string plan_part(const PlanView& view) { return detail::PlanJson{view}.run(); }
 
