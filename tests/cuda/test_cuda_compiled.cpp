@@ -81,6 +81,66 @@ TEST_CASE("random expressions over random broadcasts, mapped and reduced, compil
   }
 }
 
+TEST_CASE("groups of neighbouring elements, of mixed types and broadcast along any axis, have the interpreter's bits") {
+  if (!compiles()) return;
+  const DType mixes[][4] = {{DType::float32, DType::bfloat16, DType::float32, DType::float64},
+                            {DType::bfloat16, DType::float32, DType::boolean, DType::bfloat16},
+                            {DType::int32, DType::uint8, DType::int32, DType::boolean}};
+  for (const auto& [like_domain, of_row, of_column, single] : mixes) {
+    Expression e;
+    e.compute = compute_type(like_domain);
+    e.inputs = 4;
+    const auto x = e.input(0), row = e.input(1), column = e.input(2), one = e.input(3);
+    e.outputs = {e.apply(ScalarOp::multiply_add, x, row, column), e.apply(ScalarOp::select, e.apply(ScalarOp::less, x, row), one, x)};
+    const auto check = [&](const Shape& domain, const Shape& row_shape, const Shape& column_shape) {
+      INFO(domain.text());
+      const std::vector<AnyArray> inputs{random_values({like_domain, domain}, 1, true), random_values({of_row, row_shape}, 2),
+                                         random_values({of_column, column_shape}, 3), random_values({single, {}}, 4)};
+      for (const bool in_place : {false, true}) check_both(map_of(e, domain, {like_domain, of_row}), inputs, in_place);
+    };
+    for (const std::int64_t inner : {1, 2, 3, 4, 6, 8, 20, 24, 257})
+      for (const std::int64_t outer : {1, 5, 300}) check({outer, inner}, {inner}, {outer, 1});
+    for (const std::int64_t channels : {3, 4, 24}) check({2, channels, 3, 5}, {channels, 1, 1}, {2, channels, 1, 1});  // an image's channels are last, too
+    check({3, 4, 6, 8}, {4, 1, 8}, {3, 1, 6, 1});
+  }
+}
+
+TEST_CASE("operands that lie in a row of operands of one size, as replicas' values do, may be loaded in groups") {
+  if (!compiles()) return;
+  constexpr std::int64_t count = 5;
+  for (const auto dtype : {DType::float32, DType::bfloat16, DType::boolean})
+    for (const std::int64_t elements : {1, 2, 3, 4, 6, 12, 20, 24, 250}) {
+      INFO(name_of(dtype) << " " << elements);
+      Expression e;
+      e.compute = compute_type(dtype);
+      e.inputs = 2;
+      e.outputs = {e.apply(ScalarOp::maximum, e.input(0), e.input(1))};
+      const AnyOperation operation{map_of(e, {elements}, {dtype})};
+      const TensorType type{dtype, {elements}}, all{dtype, {count, elements}};
+      const auto& kernel = *operation.slots()[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::compiled)].load();
+      const std::vector<TensorType> types{type, type}, outputs{type};
+      const std::vector<Layout> offered(2);
+      const auto executable = kernel.make({operation, types, outputs, offered, 1});
+      REQUIRE(executable);
+      const AnyArray a = random_values(all, 1), b = random_values(all, 2);
+      AnyArray got{all};
+      const Queue queue = device_queue();
+      queue.enter();
+      const DeviceBuffer on_device[] = {DeviceBuffer{all.bytes()}, DeviceBuffer{all.bytes()}, DeviceBuffer{all.bytes()}};
+      queue.copy(on_device[0].data(), a.data(), all.bytes());
+      queue.copy(on_device[1].data(), b.data(), all.bytes());
+      for (std::int64_t r = 0; r < count; ++r) {
+        const std::size_t offset = static_cast<std::size_t>(r) * type.bytes();
+        const std::byte* const inputs[] = {on_device[0].data() + offset, on_device[1].data() + offset};
+        std::byte* const output[] = {on_device[2].data() + offset};
+        executable->run({inputs, output, nullptr, context, queue.handle()});
+      }
+      queue.copy(got.data(), on_device[2].data(), all.bytes());
+      queue.synchronise();
+      check_close(got, run_kernel_on(DeviceKind::cuda, map_of(e, {count, elements}, {dtype}), {a, b}, {.highest = KernelTier::reference})[0], 0, "all");
+    }
+}
+
 TEST_CASE("where there are no elements nothing is compiled, and the interpreter's answer is the CPU's") {
   if (!compiles()) return;
   Expression e;

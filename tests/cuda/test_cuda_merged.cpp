@@ -242,7 +242,7 @@ TEST_CASE("updates of no, one, few and many elements, in place and not, are one 
   for (const auto tier : tiers())
     for (const bool in_place : {false, true}) {
       std::vector<Part> parts;
-      for (const std::int64_t elements : {5, 0, 1, 4095, 4096, 4097, 1, 255, 256, 257, 0, 3 * 4096, 20000, 1023, 1025})
+      for (const std::int64_t elements : {5, 0, 1, 4095, 4096, 4097, 1, 255, 256, 257, 0, 3 * 4096, 20000, 1023, 1025, 4, 12, 4092, 4100, 4098, 2, 8190})
         parts.push_back(momentum_part(e, elements, 10 * parts.size(), tier));
       check_merged(parts, in_place);
     }
@@ -276,7 +276,7 @@ TEST_CASE("5000 updates are one launch") {
   const Expression e = momentum();
   for (const auto tier : tiers()) {
     std::vector<Part> parts;
-    for (std::uint64_t p = 0; p < 5000; ++p) parts.push_back(momentum_part(e, static_cast<std::int64_t>(2 + p % 13), p, tier));
+    for (std::uint64_t p = 0; p < 5000; ++p) parts.push_back(momentum_part(e, static_cast<std::int64_t>(8 + 8 * (p % 13)), p, tier));
     std::vector<const Part*> all;
     for (const auto& part : parts) all.push_back(&part);
     REQUIRE(std::all_of(all.begin(), all.end(), [&](const Part* part) { return part->executable()->family == all[0]->executable()->family; }));
@@ -313,13 +313,14 @@ TEST_CASE("random expressions over random broadcasts of random extents, merged a
     }
 }
 
-TEST_CASE("another expression, or other types in memory, is another family of compiled kernels") {
+TEST_CASE("another expression is another family, and groups of another size are another family of compiled kernels") {
   for (const auto tier : tiers()) {
     Expression other = momentum();
     other.outputs[1] = other.outputs[0];
-    const auto one = momentum_part(momentum(), 8, 1, tier), same = momentum_part(momentum(), 9, 1, tier), different = momentum_part(other, 8, 1, tier);
+    const auto one = momentum_part(momentum(), 8, 1, tier), same = momentum_part(momentum(), 24, 1, tier), different = momentum_part(other, 8, 1, tier);
     CHECK(one.executable()->family == same.executable()->family);
     CHECK(one.executable()->family != different.executable()->family);
+    CHECK((one.executable()->family == momentum_part(momentum(), 9, 1, tier).executable()->family) == (tier == KernelTier::reference));
   }
 }
 

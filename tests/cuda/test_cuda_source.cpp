@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <replicator/cuda/expressions/expression_source.hpp>
@@ -85,8 +86,8 @@ TEST_CASE("a source says the expression in its order, with the interpreter's fun
   const auto source = cuda::map_source(scaled(), scaled_operands(8, 16, 49), floats);
   REQUIRE(source);
   CHECK_THAT(source->text, Catch::Contains("    const float v0 = load<float>(x0, index);\n"
-                                           "    const float v1 = load<float>(x1, c1 * strides[0][1]);\n"
-                                           "    const float v2 = load<float>(x2, c1 * strides[1][1]);\n"
+                                           "    const float v1 = load<float>(x1, c1);\n"
+                                           "    const float v2 = load<float>(x2, c1);\n"
                                            "    const float v3 = fused_multiply_add(v0, v1, v2);\n"
                                            "    const float v4 = rectify(v3);\n"
                                            "    y[0] = v4;\n"));
@@ -105,17 +106,79 @@ TEST_CASE("a merged launch takes a program for each part, and a tile for each bl
   CHECK_THAT(merged, !Catch::Contains("compiled_map("));
 }
 
-TEST_CASE("one source serves all extents; they are in its argument") {
-  const auto small = cuda::map_source(scaled(), scaled_operands(2, 3, 5), floats), large = cuda::map_source(scaled(), scaled_operands(64, 256, 3136), floats);
+TEST_CASE("one source serves all extents that allow the same groups; they are in its argument") {
+  const auto small = cuda::map_source(scaled(), scaled_operands(2, 3, 5), floats), large = cuda::map_source(scaled(), scaled_operands(64, 256, 3137), floats);
   REQUIRE(small);
   REQUIRE(large);
   CHECK(small->text == large->text);
   CHECK(small->words.size() == large->words.size());
   CHECK(small->words[0] == 2 * 3 * 5);
-  CHECK(large->words[0] == 64 * 256 * 3136);
+  CHECK(large->words[0] == 64 * 256 * 3137);
+  const auto grouped = cuda::map_source(scaled(), scaled_operands(2, 3, 16), floats), large_grouped = cuda::map_source(scaled(), scaled_operands(64, 256, 3136), floats);
+  REQUIRE(grouped);
+  REQUIRE(large_grouped);
+  CHECK(grouped->text == large_grouped->text);
+  CHECK(grouped->text != small->text);
   const auto huge = cuda::map_source(scaled(), scaled_operands(1 << 12, 1 << 10, 1 << 10), floats);  // numbers of 64 bits
   REQUIRE(huge);
   CHECK(huge->text != small->text);
+}
+
+TEST_CASE("groups of neighbouring elements are loaded, and computed one by one") {
+  const auto source = cuda::map_source(scaled(), scaled_operands(8, 16, 48), floats);  // a bfloat16 has 2 bytes
+  REQUIRE(source);
+  CHECK_THAT(source->text, Catch::Contains("lanes = 8, ") && Catch::Contains("load_lanes<lanes>(l0, x0 + index);\n") &&
+                               Catch::Contains("const float l1 = load<float>(x1, c1);\n") && Catch::Contains("const float v0 = l0[j];\n") &&
+                               Catch::Contains("const float v1 = l1;\n") && Catch::Contains("store_lanes<lanes>(y0 + at * lanes, y + 0 * lanes);"));
+}
+
+TEST_CASE("a group has at most 16 bytes of the narrowest operand, and never crosses the end of a row") {
+  const auto lanes = [](std::vector<TensorType> inputs, Shape domain, DType output) {
+    std::vector<std::size_t> axes;
+    for (std::size_t axis = 0; axis < domain.rank(); ++axis) axes.push_back(axis);
+    return cuda::lanes_of(cuda::place_operands(inputs, std::vector<Layout>(inputs.size()), domain, axes), {&output, 1});
+  };
+  constexpr auto f32 = DType::float32, f64 = DType::float64, bf16 = DType::bfloat16, boolean = DType::boolean;
+  CHECK(lanes({{f32, {64}}}, {64}, f32) == 4);
+  CHECK(lanes({{f64, {64}}}, {64}, f64) == 2);
+  CHECK(lanes({{bf16, {64}}}, {64}, bf16) == 8);
+  CHECK(lanes({{boolean, {64}}}, {64}, boolean) == 8);
+  CHECK(lanes({{f32, {64}}}, {64}, bf16) == 8);  // the float32 twice 16 bytes
+  CHECK(lanes({{f32, {66}}}, {66}, f32) == 2);
+  CHECK(lanes({{f32, {65}}}, {65}, f32) == 1);
+  CHECK(lanes({{f32, {1}}}, {1}, f32) == 1);
+  CHECK(lanes({{f32, {}}}, {}, f32) == 1);
+  CHECK(lanes({{f32, {7, 64}}, {f32, {64}}}, {7, 64}, f32) == 4);     // a row
+  CHECK(lanes({{f32, {64, 7}}, {f32, {64, 1}}}, {64, 7}, f32) == 1);  // a column, whose rows are odd
+  CHECK(lanes({{f32, {7, 64}}, {f32, {7, 1}}}, {7, 64}, f32) == 4);
+  CHECK(lanes({{f32, {4, 7}}}, {4, 7}, f32) == 4);  // one row of 28
+  CHECK(lanes({{f32, {4, 7}}, {f32, {7}}}, {4, 7}, f32) == 1);
+  CHECK(lanes({{f32, {2, 6}}, {f32, {6}}}, {2, 6}, f32) == 2);
+  // A transposed input: neighbours in the domain are none in memory.
+  const TensorType types[] = {{f32, {8, 8}}, {f32, {8, 8}}};
+  const std::size_t axes[] = {1, 0};
+  CHECK(cuda::lanes_of(cuda::place_operands(types, std::vector<Layout>(2), {8, 8}, axes), floats) == 1);
+  using Row = std::pair<std::int64_t, int>;
+  for (const auto& [row, expected] : {Row{8, 4}, Row{9, 1}, Row{10, 2}})  // rows with gaps
+    CHECK(cuda::lanes_of({64, {8, 8}, {{f32, cuda::OperandKind::strided, {row, 1}}}}, floats) == expected);
+}
+
+TEST_CASE("numbers of elements have 32 bits where the domain has fewer than 2^31") {
+  const auto index = [](std::int64_t elements, std::int64_t lanes) {
+    const TensorType type{DType::float32, {elements}};
+    const std::size_t axes[] = {0};
+    Expression e;
+    e.inputs = 1;
+    e.outputs = {e.apply(ScalarOp::negate, e.input(0))};
+    const auto source = cuda::map_source(e, cuda::place_operands({&type, 1}, std::vector<Layout>(1), {elements}, axes), floats);
+    REQUIRE(source);
+    CHECK_THAT(source->text, Catch::Contains("lanes = " + std::to_string(lanes) + ","));
+    return source->text.find("using Index = unsigned;") != std::string::npos ? 32 : 64;
+  };
+  CHECK(index((std::int64_t{1} << 31) - 1, 1) == 32);
+  CHECK(index((std::int64_t{1} << 31) - 4, 4) == 32);
+  CHECK(index(std::int64_t{1} << 31, 4) == 64);
+  CHECK(index((std::int64_t{1} << 31) + 1, 1) == 64);
 }
 
 TEST_CASE("a division by an extent is exact") {

@@ -13,6 +13,7 @@
 #include <replicator/cuda/expressions/arithmetic.cuh>
 #include <replicator/cuda/image_layout.cuh>
 #include <replicator/cuda/launch.cuh>
+#include <replicator/cuda/rtc/storage.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/pooling.hpp>
 
@@ -68,16 +69,6 @@ __device__ PoolingSpan<I> windows_with(const PoolingExtents<I>& e, int axis, I a
   const I last = at + e.padding[axis], first = last - e.window[axis] + 1;
   const I end = quotient_by(e.by_stride[axis], last) + 1;
   return {first <= 0 ? 0 : quotient_by(e.by_stride[axis], static_cast<I>(first + e.stride[axis] - 1)), end < e.y[axis] ? end : e.y[axis]};
-}
-
-// Neighbouring elements that a thread loads at once, 16 bytes at a time.
-template <class T, int lanes>
-struct alignas(sizeof(T) * lanes < 16 ? sizeof(T) * lanes : 16) Lanes {
-  T at[lanes];
-};
-template <int lanes, class T>
-__device__ const Lanes<T, lanes>& lanes_at(const T* first) {
-  return *reinterpret_cast<const Lanes<T, lanes>*>(first);
 }
 
 // The maxima of a window in `lanes` channels, and their places: the number of a pixel in the whole window. Of equal elements

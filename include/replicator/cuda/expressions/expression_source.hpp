@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the CUDA C++ source of kernels that evaluate one expression, for NVRTC. The source is a pure function of the expression
 // and of how its operands lie. The operands' extents are not in it, so operands that lie alike have the same source. (It only
-// depends on whether the domain has 2^31 elements or more.)
+// depends on whether the domain has 2^31 elements or more, and on the largest power of two that divides the innermost extents.)
 //
 // The arithmetic calls the functions of rtc/ in the expression's order. The interpreter calls the same functions, so both give the same bits.
 #pragma once
@@ -36,6 +36,8 @@ struct ExpressionSource {
 // Arguments of kernels have room for this many words on every GPU.
 inline constexpr std::size_t most_argument_words = 4000 / sizeof(std::uint64_t);
 inline constexpr std::size_t most_compiled_instructions = 4096;
+// Larger expressions have enough loads in flight by themselves, and need their registers for one element.
+inline constexpr std::size_t most_instructions_at_once = 64;
 
 namespace detail {
 
@@ -69,19 +71,20 @@ constexpr std::string_view stored_type(DType dtype) {
 // Writes the struct Program: its operands, and the members that rtc/map.cuh and rtc/reduction.cuh use.
 class ProgramWriter {
  public:
-  ProgramWriter(const Expression& expression, const Operands& operands, std::span<const DType> outputs)
-      : expression_{expression}, operands_{operands}, outputs_{outputs}, value_{device_type(expression.compute)} {
+  // evaluate() and store_all() take a group of `lanes` neighbouring elements.
+  ProgramWriter(const Expression& expression, const Operands& operands, std::span<const DType> outputs, int lanes)
+      : expression_{expression}, operands_{operands}, outputs_{outputs}, lanes_{lanes}, value_{device_type(expression.compute)} {
     find_used();
     for (std::size_t i = 0; i < operands.inputs.size(); ++i)
       if (read_[i] && operands.inputs[i].kind == OperandKind::strided) strided_.push_back(i);
   }
 
   ExpressionSource write() && {
-    // Large expressions have enough loads in flight by themselves, and need their registers.
-    source_.at_once = expression_.code.size() <= 64 ? 4 : 1;
+    source_.at_once = groups() * lanes_;
     add("// ", expression_.text(200), "\nstruct Program {\n");
     write_members();
-    add("\n  static constexpr int at_once = ", source_.at_once, ", slots = ", outputs_.size(), ", most_outputs = slots, output_count = slots;\n");
+    add("\n  using Index = ", index_type(), ";\n  static constexpr int lanes = ", lanes_, ", at_once = ", groups(), ", slots = ", outputs_.size(),
+        ", most_outputs = slots, output_count = slots;\n");
     add("  __device__ static constexpr int slot_of(int output) { return output; }\n");
     write_evaluate();
     write_store();
@@ -112,6 +115,18 @@ class ProgramWriter {
     }
   }
 
+  // The groups that a thread loads before it stores the first one. An H200's memory needs 48 KiB in flight per multiprocessor,
+  // which has up to 2,048 threads. Broadcast inputs do not count, because caches have them.
+  int groups() const {
+    constexpr std::size_t enough = 48 * 1024 / 2048;
+    if (expression_.code.size() > most_instructions_at_once) return 1;
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < read_.size(); ++i)
+      if (const auto& input = operands_.inputs[i]; read_[i] && std::find(input.strides.begin(), input.strides.end(), 0) == input.strides.end())
+        bytes += size_of(input.dtype) * static_cast<std::size_t>(lanes_);
+    return std::max(4 / lanes_, bytes < enough ? 2 : 1);
+  }
+
   // In the order of source_.words. All members have 8 bytes, except for Dividers, which have 16.
   void write_members() {
     add("  long long elements;\n");
@@ -128,30 +143,52 @@ class ProgramWriter {
   }
 
   void write_evaluate() {
-    add("  __device__ void evaluate(long long index, ", value_, "* y) const {\n");
+    add("  __device__ void evaluate(Index ", lanes_ > 1 ? "group" : "index", ", ", value_, "* y) const {\n");
+    if (lanes_ > 1) add("    const Index index = group * lanes;\n");
     if (!strided_.empty()) write_coordinates();
+    if (lanes_ > 1) write_loads();
     for (std::size_t i = 0; i < expression_.code.size(); ++i)
-      if (used_[i]) add("    const ", value_, " v", i, " = ", value_of(expression_.code[i]), ";\n");
-    for (std::size_t o = 0; o < expression_.outputs.size(); ++o) add("    y[", o, "] = v", expression_.outputs[o], ";\n");
-    add("  }\n");
+      if (used_[i]) add("    const ", value_, " v", i, " = ", value_of(i), ";\n");
+    for (std::size_t o = 0; o < expression_.outputs.size(); ++o)
+      add("    y[", o, lanes_ > 1 ? " * lanes + j" : "", "] = v", expression_.outputs[o], ";\n");
+    add(lanes_ > 1 ? "    }\n  }\n" : "  }\n");
+  }
+  // Loads groups of elements, and begins the loop over their lanes.
+  void write_loads() {
+    for (std::size_t i = 0; i < expression_.code.size(); ++i) {
+      if (!used_[i] || expression_.code[i].op != ScalarOp::input) continue;
+      const std::size_t input = expression_.code[i].a;
+      if (is_group(input)) add("    ", value_, " l", i, "[lanes];\n    load_lanes<lanes>(l", i, ", x", input, " + ", offset_of(input), ");\n");
+      else add("    const ", value_, " l", i, " = ", load_of(input), ";\n");
+    }
+    add("#pragma unroll\n    for (int j = 0; j < lanes; ++j) {\n");
+  }
+  // Whether each lane has its own element of the input.
+  bool is_group(std::size_t input) const {
+    const auto& operand = operands_.inputs[input];
+    return operand.kind == OperandKind::linear || (operand.kind == OperandKind::strided && operand.strides.back() != 0);
   }
   // The element's coordinate along each axis. Numbers below 2^31 are divided by a multiplication.
   void write_coordinates() {
-    const std::string_view type = operands_.elements < std::int64_t{1} << 31 ? "unsigned" : "long long";
-    add("    const ", type, " r", rank() - 1, " = static_cast<", type, ">(index);\n");
+    add("    const Index r", rank() - 1, " = index;\n");
     for (std::size_t axis = rank(); axis-- > 1;) {
-      add("    const ", type, " r", axis - 1, " = quotient_of(r", axis, ", extents[", axis, "]);\n");
+      add("    const Index r", axis - 1, " = quotient_of(r", axis, ", extents[", axis, "]);\n");
       if (is_walked(axis))
-        add("    const long long c", axis, " = r", axis, " - r", axis - 1, " * static_cast<", type, ">(extents[", axis, "].divisor);\n");
+        add("    const Index c", axis, " = r", axis, " - r", axis - 1, " * static_cast<Index>(extents[", axis, "].divisor);\n");
     }
-    if (is_walked(0)) add("    const long long c0 = r0;\n");
+    if (is_walked(0)) add("    const Index c0 = r0;\n");
   }
+  std::string_view index_type() const { return operands_.elements < std::int64_t{1} << 31 ? "unsigned" : "long long"; }
   bool is_walked(std::size_t axis) const {
     return std::any_of(strided_.begin(), strided_.end(), [&](std::size_t i) { return operands_.inputs[i].strides[axis] != 0; });
   }
 
-  std::string value_of(const ScalarInstruction& instruction) const {
-    if (instruction.op == ScalarOp::input) return load_of(instruction.a);
+  std::string value_of(std::size_t i) const {
+    const auto& instruction = expression_.code[i];
+    if (instruction.op == ScalarOp::input) {
+      if (lanes_ == 1) return load_of(instruction.a);
+      return "l" + std::to_string(i) + (is_group(instruction.a) ? "[j]" : "");
+    }
     if (instruction.op == ScalarOp::constant) return constant_of(instruction.bits);
     std::string call{device_function(instruction.op)};
     const std::uint16_t operands[] = {instruction.a, instruction.b, instruction.c};
@@ -159,17 +196,20 @@ class ProgramWriter {
     return call + ")";
   }
   std::string load_of(std::size_t input) const {
+    return "load<" + std::string{value_} + ">(x" + std::to_string(input) + ", " + offset_of(input) + ")";
+  }
+  // Strides of 0 and 1 are known to the source, because a multiplication costs more than the arithmetic of most expressions.
+  std::string offset_of(std::size_t input) const {
     const auto& operand = operands_.inputs[input];
-    std::string at = operand.kind == OperandKind::linear   ? "index"
-                     : operand.kind == OperandKind::scalar ? "0"
-                                                           : "";
-    if (operand.kind == OperandKind::strided) {
-      const auto row = std::find(strided_.begin(), strided_.end(), input) - strided_.begin();
-      for (std::size_t axis = 0; axis < rank(); ++axis)
-        if (operand.strides[axis] != 0)
-          at += (at.empty() ? "c" : " + c") + std::to_string(axis) + " * strides[" + std::to_string(row) + "][" + std::to_string(axis) + "]";
+    if (operand.kind == OperandKind::linear) return "index";
+    std::string offset;
+    const auto row = std::find(strided_.begin(), strided_.end(), input) - strided_.begin();
+    for (std::size_t axis = 0; axis < rank(); ++axis) {
+      if (operand.strides[axis] == 0) continue;
+      offset += (offset.empty() ? "c" : " + c") + std::to_string(axis);
+      if (operand.strides[axis] != 1) offset += " * static_cast<Index>(strides[" + std::to_string(row) + "][" + std::to_string(axis) + "])";
     }
-    return "load<" + std::string{value_} + ">(x" + std::to_string(input) + ", " + at + ")";
+    return offset.empty() ? "0" : offset;
   }
   // Written with its exact bits.
   std::string constant_of(std::uint64_t bits) const {
@@ -188,8 +228,11 @@ class ProgramWriter {
   void write_store() {
     add("  __device__ void store(int output, long long at, ", value_, " value) const {\n    switch (output) {\n");
     for (std::size_t o = 0; o < outputs_.size(); ++o) add("      case ", o, ": cuda::store(y", o, ", at, value); break;\n");
-    add("    }\n  }\n  __device__ void store_all(long long at, const ", value_, "* y) const {\n");
-    for (std::size_t o = 0; o < outputs_.size(); ++o) add("    cuda::store(y", o, ", at, y[", o, "]);\n");
+    add("    }\n  }\n  __device__ void store_all(Index at, const ", value_, "* y) const {\n");
+    for (std::size_t o = 0; o < outputs_.size(); ++o) {
+      if (lanes_ > 1) add("    store_lanes<lanes>(y", o, " + at * lanes, y + ", o, " * lanes);\n");
+      else add("    cuda::store(y", o, ", at, y[", o, "]);\n");
+    }
     add("  }\n");
   }
   std::size_t rank() const { return operands_.extents.size(); }
@@ -197,6 +240,7 @@ class ProgramWriter {
   const Expression& expression_;
   const Operands& operands_;
   std::span<const DType> outputs_;
+  int lanes_;
   std::string_view value_;
   std::vector<bool> used_, read_;     // by instruction; by input
   std::vector<std::size_t> strided_;  // numbers of inputs
@@ -204,11 +248,12 @@ class ProgramWriter {
 };
 
 // Empty where the interpreter must run the expression, or must say why it cannot be run.
-inline std::optional<ExpressionSource> program_source(const Expression& expression, const Operands& operands, std::span<const DType> outputs) {
+inline std::optional<ExpressionSource> program_source(const Expression& expression, const Operands& operands, std::span<const DType> outputs,
+                                                      int lanes = 1) {
   if (expression.code.size() > most_compiled_instructions) return std::nullopt;
   if (!is_floating(expression.compute) && std::any_of(expression.code.begin(), expression.code.end(), [](const auto& i) { return only_floating(i.op); }))
     return std::nullopt;
-  auto source = ProgramWriter{expression, operands, outputs}.write();
+  auto source = ProgramWriter{expression, operands, outputs, lanes}.write();
   if (source.words.size() > most_argument_words) return std::nullopt;
   return source;
 }
@@ -227,7 +272,8 @@ inline std::string kernel_source(const std::string& name, const std::string& thr
 
 // Source of the kernel compiled_map(Program). Empty where the expression is too large, or has operations that its compute type lacks.
 inline std::optional<ExpressionSource> map_source(const Expression& expression, const Operands& operands, std::span<const DType> outputs) {
-  auto source = detail::program_source(expression, operands, outputs);
+  const int lanes = expression.code.size() <= most_instructions_at_once ? lanes_of(operands, outputs) : 1;
+  auto source = detail::program_source(expression, operands, outputs, lanes);
   if (!source) return std::nullopt;
   const std::string value{detail::device_type(expression.compute)};
   source->text = detail::in_source("map.cuh", source->text, detail::kernel_source("map", "block_threads", "", "map_elements<" + value + ">(program)"));

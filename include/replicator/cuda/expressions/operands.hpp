@@ -2,6 +2,7 @@
 // Describes how the elements of a domain lie in the operands of an expression, for kernels of GPUs. All functions are pure.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -74,6 +75,29 @@ inline Operands place_operands(std::span<const TensorType> inputs, std::span<con
   }
   for (auto& input : result.inputs) input.kind = detail::kind_of(input.strides, result.extents);
   return result;
+}
+
+// How many neighbouring elements of the domain a thread can load and store at once: at most 16 bytes of the narrowest operand. The
+// domain then consists of whole groups, and in no operand a group begins in the middle of one.
+//
+// **It rests on where operands begin**, because an address must be a multiple of an access's size:
+// - values in the arena, variables, constants and inputs at multiples of 64 bytes;
+// - members of a bucket at multiples of 16 elements (resolve/buckets.hpp);
+// - values in a collective's buffer one after the other, all of one size. This size consists of whole groups, too.
+inline int lanes_of(const Operands& operands, std::span<const DType> outputs) {
+  const auto fits = [&](const Operand& input, int lanes) {
+    if (input.kind != OperandKind::strided || input.strides.back() == 0) return true;
+    const auto is_whole = [&](std::int64_t stride) { return stride % lanes == 0; };
+    return input.strides.back() == 1 && std::all_of(input.strides.begin(), input.strides.end() - 1, is_whole);
+  };
+  std::size_t narrowest = 8;
+  for (const auto dtype : outputs) narrowest = std::min(narrowest, size_of(dtype));
+  for (const auto& input : operands.inputs) narrowest = std::min(narrowest, size_of(input.dtype));
+  for (int lanes = static_cast<int>(std::min<std::size_t>(8, 16 / narrowest)); lanes > 1; lanes /= 2)
+    if (!operands.extents.empty() && operands.extents.back() % lanes == 0 &&
+        std::all_of(operands.inputs.begin(), operands.inputs.end(), [&](const auto& input) { return fits(input, lanes); }))
+      return lanes;
+  return 1;
 }
 
 // The words of a Divider (rtc/divider.cuh). Extents are at least 1.

@@ -31,7 +31,8 @@ struct ScalarStep {
 struct ScalarProgram {
   static constexpr std::size_t most_steps = 256, most_registers = 64, most_constants = 48, most_inputs = 24, most_outputs = 8;
   static constexpr std::size_t slots = most_registers;
-  static constexpr int at_once = 1;
+  static constexpr int at_once = 1, lanes = 1;
+  using Index = long long;
 
   struct Input {
     const std::byte* data;

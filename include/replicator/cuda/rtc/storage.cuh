@@ -78,4 +78,25 @@ __device__ void store(Stored* data, long long at, T value) {
   data[at] = Storing<Stored>::of(value);
 }
 
+// Neighbouring elements that a thread loads or stores at once, 16 bytes at a time.
+template <class Stored, int lanes>
+struct alignas(sizeof(Stored) * lanes < 16 ? sizeof(Stored) * lanes : 16) Lanes {
+  Stored at[lanes];
+};
+template <int lanes, class Stored>
+__device__ const Lanes<Stored, lanes>& lanes_at(const Stored* first) {
+  return *reinterpret_cast<const Lanes<Stored, lanes>*>(first);
+}
+template <int lanes, class T, class Stored>
+__device__ void load_lanes(T* values, const Stored* first) {
+  const auto loaded = lanes_at<lanes>(first);
+  for (int j = 0; j < lanes; ++j) values[j] = static_cast<T>(value_of(loaded.at[j]));
+}
+template <int lanes, class Stored, class T>
+__device__ void store_lanes(Stored* first, const T* values) {
+  Lanes<Stored, lanes> stored;
+  for (int j = 0; j < lanes; ++j) stored.at[j] = Storing<Stored>::of(values[j]);
+  *reinterpret_cast<Lanes<Stored, lanes>*>(first) = stored;
+}
+
 }  // namespace replicator::detail::cuda

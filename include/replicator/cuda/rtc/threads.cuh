@@ -12,7 +12,13 @@ namespace replicator::detail::cuda {
 inline constexpr int block_threads = 256;
 
 // This thread's first element, and the distance to its next.
-inline __device__ long long first_element() { return static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; }
-inline __device__ long long element_stride() { return static_cast<long long>(gridDim.x) * blockDim.x; }
+template <class Index = long long>
+__device__ Index first_element() {
+  return static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+template <class Index = long long>
+__device__ Index element_stride() {
+  return static_cast<Index>(gridDim.x) * blockDim.x;
+}
 
 }  // namespace replicator::detail::cuda
