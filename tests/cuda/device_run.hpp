@@ -144,8 +144,12 @@ std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::ve
   const DeviceBuffer scratch{executable->scratch_bytes}, step{sizeof context.step}, refused{sizeof refusal};
   queue.copy(step.data(), reinterpret_cast<const std::byte*>(&context.step), sizeof context.step);
   queue.copy(refused.data(), reinterpret_cast<const std::byte*>(&refusal), sizeof refusal);
+  const auto table = executable->table(in.data(), out.data());
+  REQUIRE(table.size() == executable->table_bytes);
+  const DeviceBuffer table_on_device{table.size()};
+  queue.copy(table_on_device.data(), table.data(), table.size());
   const Launch launch{in.data(), out.data(), scratch.data(), context, queue.handle(), reinterpret_cast<const std::uint64_t*>(step.data()),
-                      nullptr, reinterpret_cast<Refusal*>(refused.data())};
+                      table_on_device.data(), reinterpret_cast<Refusal*>(refused.data())};
   executable->run(launch);
   queue.copy(reinterpret_cast<std::byte*>(&refusal), refused.data(), sizeof refusal);
   for (std::size_t o = 0; o < outputs.size(); ++o) queue.copy(result[o].data(), out[o], result[o].size_bytes());
