@@ -149,4 +149,24 @@ TEST_CASE("a tree over many blocks has the binary counter's order: 784 of them, 
   check_order({{40 * 4096 - 8, 8}, {0}, DType::bfloat16});
 }
 
+TEST_CASE("the parts of an expression with too many outputs for the interpreter have counters of their own") {
+  if (!gpu_is_here()) return;
+  Expression e;
+  e.inputs = 2;
+  const auto x = e.input(0), y = e.input(1);
+  for (int i = 0; i < 10; ++i) e.outputs.push_back(e.apply(ScalarOp::multiply, i % 2 ? x : y, e.constant(1 << i)));
+  const Shape shape{2, 9000};
+  const std::vector<AnyArray> inputs{random_values({DType::float32, shape}, 1), random_values({DType::float32, shape}, 2)};
+  const auto reduce = [&](Expression of) {
+    const std::vector<DType> dtypes(of.outputs.size(), DType::float32);
+    return Reduce{ReduceKind::sum, std::make_shared<const Expression>(std::move(of)), {1}, shape, dtypes};
+  };
+  Expression two = e;
+  two.outputs.resize(2);  // y, and 2 x
+  const auto all = run_kernel_on(DeviceKind::cuda, reduce(e), inputs, {.highest = KernelTier::reference});
+  const auto some = run_kernel_on(DeviceKind::cuda, reduce(two), inputs, {.highest = KernelTier::reference});
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (std::size_t k = 0; k < 2; ++k) CHECK(all[i].as<float>()[k] == some[i % 2].as<float>()[k] * static_cast<float>(1 << (i - i % 2)));
+}
+
 }  // namespace test_cuda_reductions

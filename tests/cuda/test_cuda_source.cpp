@@ -71,7 +71,7 @@ void add_sources(const Graph& traced, std::set<std::string>& sources, bool merge
       if (source && merged) sources.insert(cuda::merged_map_source(*source, map->expression->compute));
     } else if (const auto* reduce = operation_of<Reduce>(node)) {
       const auto plan = cuda::plan_of(*reduce, request);
-      source = cuda::reduce_source(reduce->kind, *reduce->expression, plan.operands, reduce->dtypes, plan.way);
+      source = cuda::reduce_source(reduce->kind, *reduce->expression, plan, reduce->dtypes);
     } else {
       continue;
     }
@@ -181,6 +181,38 @@ TEST_CASE("numbers of elements have 32 bits where the domain has fewer than 2^31
   CHECK(index((std::int64_t{1} << 31) + 1, 1) == 64);
 }
 
+TEST_CASE("a reduction loads 16 bytes at a time where rows, or rows of columns, consist of such groups") {
+  const auto lanes = [](DType dtype, const Shape& shape, std::int64_t axis, bool scaled = false) {
+    Expression e;
+    e.compute = compute_type(dtype);
+    e.inputs = 2;
+    e.outputs = {e.apply(ScalarOp::multiply, e.input(0), e.input(1))};
+    const AnyOperation reduce{Reduce{ReduceKind::sum, std::make_shared<const Expression>(e), {axis}, shape, {e.compute}}};
+    Shape factors = shape;
+    factors[static_cast<std::size_t>(axis)] = 1;
+    const TensorType inputs[] = {{dtype, shape}, {e.compute, scaled ? factors : shape}};
+    const auto outputs = reduce.infer_shape(inputs);
+    const Layout offered[2];
+    const auto plan = cuda::plan_of(*reduce.get<Reduce>(), {reduce, inputs, outputs, offered});
+    const auto source = cuda::reduce_source(ReduceKind::sum, e, plan, {{e.compute}});
+    REQUIRE(source);
+    CHECK(source->lanes == cuda::lanes_of(plan));
+    return source->lanes;
+  };
+  CHECK(lanes(DType::float32, {8, 1000}, 1) == 4);
+  CHECK(lanes(DType::float32, {8, 1002}, 1) == 2);
+  CHECK(lanes(DType::float32, {8, 1001}, 1) == 1);  // the inputs are of one piece, but a group would lie in two rows
+  CHECK(lanes(DType::float32, {8, 1000}, 1, true) == 4);
+  CHECK(lanes(DType::float64, {8, 1000}, 1) == 2);
+  CHECK(lanes(DType::bfloat16, {8, 1000}, 1, true) == 8);
+  CHECK(lanes(DType::float32, {8, 32}, 1) == 1);  // a thread takes a whole row
+  CHECK(lanes(DType::float32, {1001, 64}, 0) == 4);
+  CHECK(lanes(DType::bfloat16, {1001, 64}, 0, true) == 8);
+  CHECK(lanes(DType::bfloat16, {1001, 12}, 0, true) == 4);
+  CHECK(lanes(DType::float32, {1000, 63}, 0) == 1);
+  CHECK(lanes(DType::float32, {1000, 4}, 0) == 1);  // too few columns: its elements lie far apart
+}
+
 TEST_CASE("a division by an extent is exact") {
   PhiloxStream random{7, 0};
   const auto quotient = [](std::uint32_t n, std::int64_t extent) {  // rtc/divider.cuh
@@ -248,10 +280,13 @@ TEST_CASE("NVRTC compiles every operation on every type, mapped and reduced") {
     e.outputs.assign(std::size(element_types), e.input(0));
     const cuda::Operands operands{4, {4}, {{type, cuda::OperandKind::linear, {1}}}};
     check_compiles(cuda::map_source(e, operands, element_types));
-    check_compiles(cuda::reduce_source(ReduceKind::sum, e, operands, element_types, cuda::ReduceWay::few));
+    const auto source_of = [&](ReduceKind kind, cuda::ReduceWay way) {
+      return cuda::reduce_source(kind, e, {way, {.kept = 4, .reduced = 4}, {}, operands}, element_types);
+    };
+    check_compiles(source_of(ReduceKind::sum, cuda::ReduceWay::few));
     if (type == DType::float32)
       for (const auto kind : {ReduceKind::sum, ReduceKind::min, ReduceKind::max})
-        for (const auto way : {cuda::ReduceWay::blocks, cuda::ReduceWay::columns}) check_compiles(cuda::reduce_source(kind, e, operands, element_types, way));
+        for (const auto way : {cuda::ReduceWay::blocks, cuda::ReduceWay::columns}) check_compiles(source_of(kind, way));
   }
 }
 

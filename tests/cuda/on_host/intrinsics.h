@@ -27,6 +27,14 @@ inline unsigned __float_as_uint(float value) { return __builtin_bit_cast(unsigne
 inline double __longlong_as_double(long long bits) { return __builtin_bit_cast(double, bits); }
 inline long long __double_as_longlong(double value) { return __builtin_bit_cast(long long, value); }
 
+// The threads of the host run one after the other.
+inline void __threadfence() {}
+inline unsigned atomicInc(unsigned* at, unsigned highest) {
+  const unsigned old = *at;
+  *at = old >= highest ? 0 : old + 1;
+  return old;
+}
+
 // For whole warps, in blocks of one size. Two buffers take turns: the next call may write while other threads still read values of this one.
 template <class T>
 T __shfl_down_sync(unsigned, T value, unsigned distance) {

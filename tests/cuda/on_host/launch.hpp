@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs GPU kernels as functions of the host. The threads of a block run one after the other. In a kernel that synchronises, each
 // thread is a fiber. It stops at a synchronisation until all other threads of its block have come there.
+//
+// Blocks run one after the other too, and backwards in every second launch: the result of a kernel must not depend on their order.
 #pragma once
 
 #include <ucontext.h>
@@ -21,6 +23,8 @@ inline dim3 blockIdx{0, 0, 0}, threadIdx{0, 0, 0}, blockDim, gridDim;
 namespace on_host {
 
 inline std::recursive_mutex gate;  // several logical devices may launch at the same time
+
+inline std::size_t launches = 0;
 
 // A stream. It does its work at once, or keeps it during a capture.
 struct Stream {
@@ -102,10 +106,11 @@ auto launch(Kernel kernel, dim3 grid, dim3 threads, std::size_t, Stream* stream)
       const std::lock_guard lock{gate};
       gridDim = grid;
       blockDim = threads;
+      const bool backwards = launches++ % 2 != 0;
       for (unsigned z = 0; z < grid.z; ++z)
         for (unsigned y = 0; y < grid.y; ++y)
           for (unsigned x = 0; x < grid.x; ++x) {
-            blockIdx = dim3{x, y, z};
+            blockIdx = dim3{backwards ? grid.x - 1 - x : x, y, z};
             block.run(threads.x, [&] { kernel(arguments...); });
           }
     });

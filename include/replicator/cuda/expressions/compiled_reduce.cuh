@@ -17,7 +17,7 @@ namespace replicator::detail::cuda {
 class CompiledReduce final : public ReduceExecutable {
  public:
   CompiledReduce(const Reduce& reduce, const KernelRequest& request, const ReducePlan& plan, ExpressionSource source, const CompiledKernels& kernels)
-      : ReduceExecutable{reduce, request, plan}, words_{std::move(source.words)}, first_{kernels.kernel("compiled_reduce")}, tree_{way() == ReduceWay::few ? nullptr : kernels.kernel("compiled_tree")} {
+      : ReduceExecutable{reduce, request, plan}, words_{std::move(source.words)}, kernel_{kernels.kernel("compiled_reduce")}, threads_{threads(source.lanes)} {
     visit_compute(reduce.expression->compute, [&]<class T>() {
       const T identity = identity_of<T>(reduce.kind);
       std::memcpy(&identity_, &identity, sizeof identity);
@@ -25,18 +25,18 @@ class CompiledReduce final : public ReduceExecutable {
   }
 
  protected:
-  void launch_kernels(const Launch& launch) const override {
+  void launch_kernel(const Launch& launch) const override {
     BoundProgram program{words_, *this, launch.inputs, launch.outputs};
     std::uint64_t node = identity_;
     ReduceExtents around = extents();
-    void* partials = launch.scratch;
-    launch_compiled(first_, blocks(), threads(), launch, {program.argument(), &node, &around, &partials});
-    if (tree_) launch_compiled(tree_, blocks_of_tree(), block_threads, launch, {program.argument(), &node, &around, &partials});
+    void *partials = launch.scratch, *arrived = counters(launch);
+    launch_compiled(kernel_, blocks(), threads_, launch, {program.argument(), &node, &around, &partials, &arrived});
   }
 
  private:
   std::vector<std::uint64_t> words_;
-  cudaKernel_t first_, tree_;
+  cudaKernel_t kernel_;
+  unsigned threads_;
   std::uint64_t identity_ = 0;  // its first bytes are a value of the compute type
 };
 
@@ -45,7 +45,7 @@ inline std::unique_ptr<Executable> make_compiled_reduce(const KernelRequest& req
   const auto& reduce = *request.operation.get<Reduce>();
   if (reduce.domain.elements() == 0) return nullptr;
   const auto plan = plan_of(reduce, request);
-  auto source = reduce_source(reduce.kind, *reduce.expression, plan.operands, reduce.dtypes, plan.way);
+  auto source = reduce_source(reduce.kind, *reduce.expression, plan, reduce.dtypes);
   if (!source) return nullptr;
   const auto* kernels = ExpressionCompiler::instance().compile(source->text);
   return kernels ? std::make_unique<CompiledReduce>(reduce, request, plan, std::move(*source), *kernels) : nullptr;

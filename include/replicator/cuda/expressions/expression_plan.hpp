@@ -48,7 +48,7 @@ struct ReducePlan {
   ReduceWay way = ReduceWay::few;
   ReduceExtents extents;
   std::vector<Layout> inputs;  // their layouts
-  Operands operands;           // numbered as ReduceExtents says
+  Operands operands;           // numbered with the kept axes first; for columns, with the reduced axes first
 };
 
 // Throws BuildError for a minimum or maximum over no elements.
@@ -79,9 +79,19 @@ inline ReducePlan plan_of(const Reduce& reduce, const KernelRequest& request) {
              : columns                                  ? ReduceWay::columns
                                                         : ReduceWay::blocks;
   plan.extents.blocks = (plan.extents.reduced + ReduceExtents::block - 1) / ReduceExtents::block;
+  if (plan.way == ReduceWay::columns) std::swap(kept, axes);
   kept.insert(kept.end(), axes.begin(), axes.end());
   plan.operands = place_operands(request.inputs, plan.inputs, reduce.domain, kept);
   return plan;
+}
+
+// How many neighbouring elements a thread of a reduction can load at once. All of them are of one output element, or of one
+// reduced element of neighbouring output elements.
+inline int lanes_of(const ReducePlan& plan) {
+  if (plan.way == ReduceWay::few) return 1;
+  int lanes = lanes_of(plan.operands, {});
+  while ((plan.way == ReduceWay::columns ? plan.extents.kept : plan.extents.reduced) % lanes != 0) lanes /= 2;
+  return lanes;
 }
 
 }  // namespace replicator::detail::cuda

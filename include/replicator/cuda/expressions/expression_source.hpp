@@ -31,6 +31,7 @@ struct ExpressionSource {
   // words[first_address + i] is the address of input i. The addresses of the outputs follow.
   static constexpr std::size_t first_address = 1;
   int at_once = 1;  // elements that a thread of map_elements takes at a time
+  int lanes = 1;    // of a reduction
 };
 
 // Arguments of kernels have room for this many words on every GPU.
@@ -291,26 +292,28 @@ inline std::string merged_map_source(const ExpressionSource& source, DType compu
   return detail::in_source("map.cuh", source.program, kernel);
 }
 
-// Source of the kernel compiled_reduce(Program, Node, ReduceExtents, partials). Unless the way is `few`, compiled_tree with the
-// same arguments follows. A Node has the identity of the reduction, in the compute type. Empty in the same cases as map_source.
-inline std::optional<ExpressionSource> reduce_source(ReduceKind kind, const Expression& expression, const Operands& operands,
-                                                     std::span<const DType> outputs, ReduceWay way) {
-  auto source = detail::program_source(expression, operands, outputs);
+// Source of the kernel compiled_reduce(Program, Node, ReduceExtents, partials, counters). A Node has the identity of the reduction, in
+// the compute type. Empty in the same cases as map_source.
+inline std::optional<ExpressionSource> reduce_source(ReduceKind kind, const Expression& expression, const ReducePlan& plan,
+                                                     std::span<const DType> outputs) {
+  const int lanes = expression.code.size() <= most_instructions_at_once ? lanes_of(plan) : 1;
+  auto source = detail::program_source(expression, plan.operands, outputs, lanes);
   if (!source) return std::nullopt;
+  source->lanes = lanes;
   const std::string value{detail::device_type(expression.compute)};
   const std::string combine = kind == ReduceKind::sum   ? "plus"
                               : kind == ReduceKind::min ? "smaller"
                                                         : "larger";
   const std::string node = "struct Node {\n  " + value + " identity;\n  __device__ " + value + " operator()(" + value + " a, " + value +
                            " b) const { return " + combine + "(a, b); }\n};\n";
-  const auto kernel = [&](const std::string& name, const std::string& threads, const std::string& body) {
-    return detail::kernel_source(name, threads, ", Node node, ReduceExtents extents, " + value + "* partials", body);
+  const auto kernel = [&](const std::string& threads, const std::string& body) {
+    return detail::kernel_source("reduce", threads, ", Node node, ReduceExtents extents, " + value + "* partials, unsigned* counters", body);
   };
-  const std::string tree = kernel("tree", "block_threads", "reduce_tree(program, node, extents, partials)");
   const std::string kernels =
-      way == ReduceWay::few      ? kernel("reduce", "block_threads", "reduce_few<" + value + ">(program, node, extents)")
-      : way == ReduceWay::blocks ? kernel("reduce", "block_threads", "reduce_blocks(program, node, extents, partials)") + tree
-                                 : kernel("reduce", "ReduceExtents::columns * ReduceExtents::lanes", "reduce_columns(program, node, extents, partials)") + tree;
+      plan.way == ReduceWay::few      ? kernel("block_threads", "reduce_few<" + value + ">(program, node, extents)")
+      : plan.way == ReduceWay::blocks ? kernel("block_threads / Program::lanes", "reduce_blocks(program, node, extents, partials, counters)")
+                                      : kernel("ReduceExtents::columns * ReduceExtents::rows / Program::lanes",
+                                               "reduce_columns(program, node, extents, partials, counters)");
   source->text = detail::in_source("reduction.cuh", source->text, node + kernels);
   return source;
 }

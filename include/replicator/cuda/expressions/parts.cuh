@@ -56,15 +56,26 @@ class PartsExecutable final : public Executable {
   // Adds the part that computes the next output from these inputs.
   void add(std::unique_ptr<Executable> executable, std::vector<std::size_t> inputs) {
     scratch_bytes = std::max(scratch_bytes, executable->scratch_bytes);
+    table_bytes += executable->table_bytes;
     output_layouts.push_back(executable->output_layouts[0]);
     parts_.push_back({std::move(executable), std::move(inputs)});
     in_place.push_back(-1);  // a later part may still read the input
   }
-  void run(const Launch& launch) const override {
+  // The tables of the parts, one after the other.
+  std::vector<std::byte> table(const std::byte* const* inputs, std::byte* const* outputs) const override {
+    std::vector<std::byte> all;
     for (std::size_t o = 0; o < parts_.size(); ++o) {
-      std::array<const std::byte*, ScalarProgram::most_inputs> inputs{};
-      for (std::size_t i = 0; i < parts_[o].inputs.size(); ++i) inputs[i] = launch.inputs[parts_[o].inputs[i]];
-      parts_[o].executable->run({inputs.data(), launch.outputs + o, launch.scratch, launch.context, launch.stream});
+      const auto table = parts_[o].executable->table(inputs_of(parts_[o], inputs).data(), outputs + o);
+      all.insert(all.end(), table.begin(), table.end());
+    }
+    return all;
+  }
+  void run(const Launch& launch) const override {
+    const auto* table = launch.table;
+    for (std::size_t o = 0; o < parts_.size(); ++o) {
+      const auto& executable = *parts_[o].executable;
+      executable.run({inputs_of(parts_[o], launch.inputs).data(), launch.outputs + o, launch.scratch, launch.context, launch.stream, launch.step, table});
+      table += executable.table_bytes;
     }
   }
 
@@ -73,6 +84,13 @@ class PartsExecutable final : public Executable {
     std::unique_ptr<Executable> executable;
     std::vector<std::size_t> inputs;
   };
+  using Inputs = std::array<const std::byte*, ScalarProgram::most_inputs>;
+  static Inputs inputs_of(const Part& part, const std::byte* const* all) {
+    Inputs inputs{};
+    for (std::size_t i = 0; i < part.inputs.size(); ++i) inputs[i] = all[part.inputs[i]];
+    return inputs;
+  }
+
   std::vector<Part> parts_;
 };
 

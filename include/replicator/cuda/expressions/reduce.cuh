@@ -24,20 +24,17 @@ __global__ void interpret_few(const __grid_constant__ ScalarProgram program, Com
   reduce_few<T>(program, combine, extents);
 }
 template <class T>
-__global__ void interpret_blocks(const __grid_constant__ ScalarProgram program, Combine<T> combine, ReduceExtents extents, T* partials) {
-  reduce_blocks(program, combine, extents, partials);
+__global__ void interpret_blocks(const __grid_constant__ ScalarProgram program, Combine<T> combine, ReduceExtents extents, T* partials, unsigned* counters) {
+  reduce_blocks(program, combine, extents, partials, counters);
 }
 template <class T>
-__global__ void __launch_bounds__(ReduceExtents::columns* ReduceExtents::lanes)
-    interpret_columns(const __grid_constant__ ScalarProgram program, Combine<T> combine, ReduceExtents extents, T* partials) {
-  reduce_columns(program, combine, extents, partials);
-}
-template <class T>
-__global__ void interpret_tree(const __grid_constant__ ScalarProgram program, Combine<T> combine, ReduceExtents extents, T* partials) {
-  reduce_tree(program, combine, extents, partials);
+__global__ void __launch_bounds__(ReduceExtents::columns* ReduceExtents::rows)
+    interpret_columns(const __grid_constant__ ScalarProgram program, Combine<T> combine, ReduceExtents extents, T* partials, unsigned* counters) {
+  reduce_columns(program, combine, extents, partials, counters);
 }
 
-// Base class of Reduce on GPUs, for compiled and for interpreted expressions.
+// Base class of Reduce on GPUs, for compiled and for interpreted expressions. It is one launch. Where an output element has several
+// blocks, their results are in scratch memory, and the last block of threads combines them (rtc/partials.cuh).
 class ReduceExecutable : public Executable {
  public:
   ReduceExecutable(const Reduce& reduce, const KernelRequest& request, const ReducePlan& plan)
@@ -45,33 +42,40 @@ class ReduceExecutable : public Executable {
     input_layouts = plan.inputs;
     output_layouts.resize(request.outputs.size());
     in_place.assign(request.outputs.size(), -1);
-    if (extents_.kept > 0 && way_ != ReduceWay::few)
-      scratch_bytes = static_cast<std::size_t>(extents_.kept * extents_.blocks) * size_of(reduce.expression->compute) * request.outputs.size();
+    if (extents_.kept == 0 || extents_.blocks < 2) return;
+    scratch_bytes = static_cast<std::size_t>(extents_.kept * extents_.blocks) * size_of(reduce.expression->compute) * request.outputs.size();
+    table_bytes = static_cast<std::size_t>(tiles()) * sizeof(unsigned);
   }
+
+  // The counters of is_last_block.
+  std::vector<std::byte> table(const std::byte* const*, std::byte* const*) const final { return std::vector<std::byte>(table_bytes); }
 
   void run(const Launch& launch) const final {
     if (extents_.kept == 0) return;
     if (extents_.reduced == 0) return clear(launch);
-    launch_kernels(launch);
+    launch_kernel(launch);
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
   }
 
  protected:
-  virtual void launch_kernels(const Launch& launch) const = 0;  // only called where there is something to reduce
+  virtual void launch_kernel(const Launch& launch) const = 0;  // only called where there is something to reduce
 
-  // Unless the way is `few`, the first kernel leaves the results of blocks in the scratch memory. The tree then writes the outputs.
   ReduceWay way() const { return way_; }
   const ReduceExtents& extents() const { return extents_; }
-  // Blocks and threads of the first kernel, and blocks of the tree's kernel.
-  unsigned blocks() const {
-    if (way_ == ReduceWay::few) return blocks_of_tree();
-    const std::int64_t groups = way_ == ReduceWay::blocks ? extents_.kept : (extents_.kept + ReduceExtents::columns - 1) / ReduceExtents::columns;
-    return blocks_for(groups * extents_.blocks, 1);
+  // A thread has `lanes` chains.
+  unsigned blocks() const { return way_ == ReduceWay::few ? blocks_for(extents_.kept, block_threads) : blocks_for(tiles() * extents_.blocks, 1); }
+  unsigned threads(int lanes = 1) const {
+    const int chains = way_ == ReduceWay::columns ? ReduceExtents::columns * ReduceExtents::rows : block_threads;
+    return static_cast<unsigned>(chains / lanes);
   }
-  unsigned threads() const { return way_ == ReduceWay::columns ? ReduceExtents::columns * ReduceExtents::lanes : block_threads; }
-  unsigned blocks_of_tree() const { return blocks_for(extents_.kept, block_threads); }
+  // Kernels leave these as they found them.
+  static unsigned* counters(const Launch& launch) { return const_cast<unsigned*>(reinterpret_cast<const unsigned*>(launch.table)); }
 
  private:
+  // Blocks of threads that each take a block of all their output elements.
+  std::int64_t tiles() const {
+    return way_ == ReduceWay::columns ? (extents_.kept + ReduceExtents::columns - 1) / ReduceExtents::columns : extents_.kept;
+  }
   // A sum of no elements is 0, as on the CPU. A sum of identities would be -0.
   void clear(const Launch& launch) const {
     for (std::size_t o = 0; o < dtypes_.size(); ++o) {
@@ -95,17 +99,13 @@ class InterpretedReduce final : public ReduceExecutable {
     const cudaStream_t stream = stream_of(launch.stream);
     const Combine<T> combine{kind_};
     T* partials = reinterpret_cast<T*>(launch.scratch);
-    if (way() == ReduceWay::few) {
-      interpret_few<T><<<blocks(), threads(), 0, stream>>>(program, combine, extents());
-      return;
-    }
-    if (way() == ReduceWay::columns) interpret_columns<T><<<blocks(), threads(), 0, stream>>>(program, combine, extents(), partials);
-    else interpret_blocks<T><<<blocks(), threads(), 0, stream>>>(program, combine, extents(), partials);
-    interpret_tree<T><<<blocks_of_tree(), block_threads, 0, stream>>>(program, combine, extents(), partials);
+    if (way() == ReduceWay::few) interpret_few<T><<<blocks(), threads(), 0, stream>>>(program, combine, extents());
+    else if (way() == ReduceWay::columns) interpret_columns<T><<<blocks(), threads(), 0, stream>>>(program, combine, extents(), partials, counters(launch));
+    else interpret_blocks<T><<<blocks(), threads(), 0, stream>>>(program, combine, extents(), partials, counters(launch));
   }
 
  protected:
-  void launch_kernels(const Launch& launch) const override {
+  void launch_kernel(const Launch& launch) const override {
     const auto program = bind(program_, launch.inputs, launch.outputs);
     visit_compute(compute_, [&]<class T>() { this->template launch_as<T>(program, launch); });
   }

@@ -4,11 +4,11 @@
 
 namespace replicator::detail::cuda {
 
-// The kept axes come first in the numbering of the domain: element j of output element k is k * reduced + j.
+// Each of `kept` output elements is made of `reduced` elements, in `blocks` blocks.
 struct ReduceExtents {
-  static constexpr long long block = 4096;        // reduced elements in a block
-  static constexpr long long few = 32;            // one thread takes up to this many alone
-  static constexpr int columns = 32, lanes = 16;  // of a block of threads of reduce_columns
+  static constexpr long long block = 4096;       // reduced elements in a block
+  static constexpr long long few = 32;           // one thread takes up to this many alone
+  static constexpr int columns = 32, rows = 16;  // chains of a block of reduce_columns
   long long kept = 1, reduced = 1, blocks = 1;
 };
 

@@ -2,118 +2,118 @@
 // The bodies of reductions, for compiled and for interpreted expressions (see map.cuh).
 //
 // The order of combination depends on shape, axes and layout only. The reduced elements of an output are cut into blocks of
-// 4,096, in the order in which they lie in memory. A fixed number of threads takes a block's elements in turns. One tree combines
-// the results of these threads, and a binary counter's tree combines the blocks. One thread alone combines up to 32 elements in order.
+// 4,096, in the order in which they lie in memory. A fixed number of chains takes a block's elements in turns. One tree combines
+// the results of these chains, and a binary counter's tree combines the blocks (partials.cuh). One thread alone combines up to 32
+// elements in order.
+//
+// A thread has Program::lanes neighbouring chains, and loads an element for each of them at once.
 #pragma once
 
+#include <replicator/cuda/rtc/partials.cuh>
 #include <replicator/cuda/rtc/reduce_extents.hpp>
 #include <replicator/cuda/rtc/threads.cuh>
 
 namespace replicator::detail::cuda {
 
-// Combines the values of all threads of a block, which must all call it. Thread 0 gets the result; the others get some part of
-// it. The order is that of CUB's BlockReduce: a tree combines the lanes of a warp, neighbours first, and then the warps follow
-// one after the other. CUB itself cannot be used, because its headers are not there where NVRTC compiles this.
-template <class T, class Combine>
-__device__ T reduce_block(T value, Combine combine) {
-  constexpr int lanes = 32, warps = block_threads / lanes;
-  __shared__ T of_warps[warps];
-  const int lane = threadIdx.x % lanes, warp = threadIdx.x / lanes;
-  for (int distance = 1; distance < lanes; distance *= 2) {
-    const T other = __shfl_down_sync(0xffffffffu, value, distance);
-    if (lane + distance < lanes) value = combine(value, other);
+// Combines the groups first, first + stride, ... of elements, in this order. results[o * lanes + l] gets output o of lane l.
+template <class T, class Program, class Combine>
+__device__ void reduce_groups(const Program& program, Combine combine, typename Program::Index first, typename Program::Index stride, int groups, T* results) {
+  constexpr int lanes = Program::lanes;
+  T values[Program::slots * lanes];
+  for (int o = 0; o < program.output_count * lanes; ++o) results[o] = combine.identity;
+  for (int turn = 0; turn < groups; ++turn) {
+    program.evaluate(first + turn * stride, values);
+    for (int o = 0; o < program.output_count; ++o)
+      for (int l = 0; l < lanes; ++l) results[o * lanes + l] = combine(results[o * lanes + l], values[program.slot_of(o) * lanes + l]);
   }
-  if (lane == 0) of_warps[warp] = value;
+}
+
+// Combines the chains of a block of threads; all its threads must call it. Thread 0 gets the result. A tree combines 32 chains,
+// neighbours first, and then these results follow one after the other. That is the order of CUB's BlockReduce for 256 threads.
+// CUB itself cannot be used, because its headers are not there where NVRTC compiles this.
+template <int lanes, class T, class Combine>
+__device__ T reduce_block(T* chains, Combine combine, T* shared) {
+  constexpr int threads = 32 / lanes, trees = block_threads / 32;  // a tree's threads
+  for (int distance = 1; distance < lanes; distance *= 2)
+    for (int l = 0; l < lanes; l += 2 * distance) chains[l] = combine(chains[l], chains[l + distance]);
+  T value = chains[0];
+  const int place = static_cast<int>(threadIdx.x) % threads;
+  for (int distance = 1; distance < threads; distance *= 2) {
+    const T other = __shfl_down_sync(0xffffffffu, value, distance);
+    if (place + distance < threads) value = combine(value, other);
+  }
+  if (place == 0) shared[threadIdx.x / threads] = value;
   __syncthreads();
   if (threadIdx.x == 0)
-    for (int w = 1; w < warps; ++w) value = combine(value, of_warps[w]);
-  __syncthreads();  // of_warps is used again
+    for (int tree = 1; tree < trees; ++tree) value = combine(value, shared[tree]);
+  __syncthreads();  // the memory is used again
   return value;
 }
 
-// One thread per output element.
+// Stores the result of one of several blocks. Where there is only one block, it is the output's element.
+template <class T, class Program>
+__device__ void put_block(const Program& program, ReduceExtents extents, T* partials, int o, long long k, long long b, T value) {
+  if (extents.blocks == 1) program.store(o, k, value);
+  else partials[(o * extents.blocks + b) * extents.kept + k] = value;
+}
+
+// One thread per output element. Element j of output element k has the number k * reduced + j.
 template <class T, class Program, class Combine>
 __device__ void reduce_few(const Program& program, Combine combine, ReduceExtents extents) {
-  T values[Program::slots], sums[Program::most_outputs];
+  T results[Program::most_outputs];
   for (long long k = first_element(); k < extents.kept; k += element_stride()) {
-    for (int o = 0; o < program.output_count; ++o) sums[o] = combine.identity;
-    for (long long j = 0; j < extents.reduced; ++j) {
-      program.evaluate(k * extents.reduced + j, values);
-      for (int o = 0; o < program.output_count; ++o) sums[o] = combine(sums[o], values[program.slot_of(o)]);
-    }
-    for (int o = 0; o < program.output_count; ++o) program.store(o, k, sums[o]);
+    reduce_groups(program, combine, static_cast<typename Program::Index>(k * extents.reduced), 1, static_cast<int>(extents.reduced), results);
+    for (int o = 0; o < program.output_count; ++o) program.store(o, k, results[o]);
   }
 }
 
-// One block of threads per block of an output element. Writes partials[o][k * blocks + b].
+// One block of threads per block of an output element. Element j of a block goes to chain j mod 256. Elements are numbered as for
+// reduce_few. There is a counter for each output element.
 template <class T, class Program, class Combine>
-__device__ void reduce_blocks(const Program& program, Combine combine, ReduceExtents extents, T* partials) {
-  T values[Program::slots], sums[Program::most_outputs];
-  const long long units = extents.kept * extents.blocks;
-  for (long long unit = blockIdx.x; unit < units; unit += gridDim.x) {
-    const long long k = unit / extents.blocks, b = unit - k * extents.blocks;
-    const long long behind = (b + 1) * ReduceExtents::block, end = behind < extents.reduced ? behind : extents.reduced;
-    for (int o = 0; o < program.output_count; ++o) sums[o] = combine.identity;
-    for (long long j = b * ReduceExtents::block + threadIdx.x; j < end; j += block_threads) {
-      program.evaluate(k * extents.reduced + j, values);
-      for (int o = 0; o < program.output_count; ++o) sums[o] = combine(sums[o], values[program.slot_of(o)]);
-    }
+__device__ void reduce_blocks(const Program& program, Combine combine, ReduceExtents extents, T* partials, unsigned* counters) {
+  constexpr int lanes = Program::lanes, threads = block_threads / lanes;
+  __shared__ T shared[threads];
+  T chains[Program::most_outputs * lanes];
+  for (long long unit = blockIdx.x; unit < extents.kept * extents.blocks; unit += gridDim.x) {
+    const long long k = unit / extents.blocks, b = unit - k * extents.blocks, left = extents.reduced - b * ReduceExtents::block;
+    const int groups = static_cast<int>(left < ReduceExtents::block ? left : ReduceExtents::block) / lanes;
+    const long long first = (k * extents.reduced + b * ReduceExtents::block) / lanes + threadIdx.x;
+    reduce_groups(program, combine, static_cast<typename Program::Index>(first), threads, (groups - static_cast<int>(threadIdx.x) + threads - 1) / threads, chains);
     for (int o = 0; o < program.output_count; ++o) {
-      const T sum = reduce_block(sums[o], combine);
-      if (threadIdx.x == 0) partials[o * units + unit] = sum;
+      const T value = reduce_block<lanes>(chains + o * lanes, combine, shared);
+      if (threadIdx.x == 0) put_block(program, extents, partials, o, k, b, value);
     }
+    if (extents.blocks > 1 && is_last_block(counters + k, extents.blocks)) combine_partials<1>(program, combine, extents, partials, k, shared);
   }
 }
 
-// One block of threads per block of 32 neighbouring output elements. Element j of a block goes to lane j mod 16, and a tree
-// combines the lanes.
+// One block of threads per block of 32 neighbouring output elements. Element j of a block goes to chain j mod 16, and a tree
+// combines the chains. Element j of output element k has the number j * kept + k. There is a counter for each 32 output elements.
 template <class T, class Program, class Combine>
-__device__ void reduce_columns(const Program& program, Combine combine, ReduceExtents extents, T* partials) {
-  constexpr int columns = ReduceExtents::columns, lanes = ReduceExtents::lanes;
-  __shared__ T shared[lanes][columns];
-  T values[Program::slots], sums[Program::most_outputs];
-  const int column = static_cast<int>(threadIdx.x) % columns, lane = static_cast<int>(threadIdx.x) / columns;
-  const long long groups = (extents.kept + columns - 1) / columns;
-  for (long long unit = blockIdx.x; unit < groups * extents.blocks; unit += gridDim.x) {
-    const long long b = unit / groups, k = (unit - b * groups) * columns + column;
-    const long long behind = (b + 1) * ReduceExtents::block;
-    const long long end = k >= extents.kept          ? 0
-                          : behind < extents.reduced ? behind
-                                                     : extents.reduced;
-    for (int o = 0; o < program.output_count; ++o) sums[o] = combine.identity;
-    for (long long j = b * ReduceExtents::block + lane; j < end; j += lanes) {
-      program.evaluate(k * extents.reduced + j, values);
-      for (int o = 0; o < program.output_count; ++o) sums[o] = combine(sums[o], values[program.slot_of(o)]);
-    }
+__device__ void reduce_columns(const Program& program, Combine combine, ReduceExtents extents, T* partials, unsigned* counters) {
+  using Index = typename Program::Index;
+  constexpr int columns = ReduceExtents::columns, rows = ReduceExtents::rows, lanes = Program::lanes, across = columns / lanes, threads = across * rows;
+  __shared__ T shared[rows * columns];
+  T chains[Program::most_outputs * lanes];
+  const int thread = static_cast<int>(threadIdx.x), column = thread % across * lanes, row = thread / across;
+  const long long tiles = (extents.kept + columns - 1) / columns;
+  for (long long unit = blockIdx.x; unit < tiles * extents.blocks; unit += gridDim.x) {
+    const long long b = unit / tiles, tile = unit - b * tiles, k = tile * columns, left = extents.reduced - b * ReduceExtents::block;
+    const int elements = k + column >= extents.kept ? 0 : static_cast<int>(left < ReduceExtents::block ? left : ReduceExtents::block);
+    const long long first = ((b * ReduceExtents::block + row) * extents.kept + k + column) / lanes;
+    reduce_groups(program, combine, static_cast<Index>(first), static_cast<Index>(extents.kept / lanes * rows), (elements - row + rows - 1) / rows, chains);
     for (int o = 0; o < program.output_count; ++o) {
-      shared[lane][column] = sums[o];
-      for (int half = lanes / 2; half > 0; half /= 2) {
+      for (int l = 0; l < lanes; ++l) shared[row * columns + column + l] = chains[o * lanes + l];
+      for (int half = rows / 2; half > 0; half /= 2) {
         __syncthreads();
-        if (lane < half) shared[lane][column] = combine(shared[lane][column], shared[lane + half][column]);
+        for (int i = thread; i < half * columns; i += threads) shared[i] = combine(shared[i], shared[i + half * columns]);
       }
-      if (lane == 0 && k < extents.kept) partials[(o * extents.kept + k) * extents.blocks + b] = shared[0][column];
+      // Each thread stores what it combined.
+      if (thread < columns && k + thread < extents.kept) put_block(program, extents, partials, o, k + thread, b, shared[thread]);
       __syncthreads();  // the memory is used again
     }
+    if (extents.blocks > 1 && is_last_block(counters + tile, extents.blocks)) combine_partials<columns>(program, combine, extents, partials, k, shared);
   }
-}
-
-// Combines the blocks by the binary counter's tree, one thread per output element.
-template <class T, class Program, class Combine>
-__device__ void reduce_tree(const Program& program, Combine combine, ReduceExtents extents, T* partials) {
-  for (long long k = first_element(); k < extents.kept; k += element_stride())
-    for (int o = 0; o < program.output_count; ++o) {
-      const T* blocks = partials + (o * extents.kept + k) * extents.blocks;
-      T stack[64];
-      int depth = 0;
-      for (long long b = 0; b < extents.blocks; ++b) {
-        T sum = blocks[b];
-        for (long long turns = b; turns & 1; turns >>= 1) sum = combine(stack[--depth], sum);
-        stack[depth++] = sum;
-      }
-      T sum = stack[--depth];
-      while (depth > 0) sum = combine(stack[--depth], sum);
-      program.store(o, k, sum);
-    }
 }
 
 }  // namespace replicator::detail::cuda

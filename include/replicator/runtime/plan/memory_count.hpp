@@ -53,7 +53,7 @@ class MemoryCount {
     }
     plan_.gaps = program.arena_bytes - values;
     if (program.stage_bytes) plan_.add({program.stage_bytes, MemoryUse::input, "the places in which the inputs of the next step arrive"});
-    plan_.add({program.table_bytes, MemoryUse::scratch, "the tables of merged launches"});
+    plan_.add({program.table_bytes, MemoryUse::scratch, "the tables of merged launches and the counters of reductions"});
     plan_.add({program.constant_bytes, MemoryUse::values, "constants"});
     plan_.add({program.refusals.bytes(), MemoryUse::scratch, "words for values that kernels refuse"});
     plan_.add({program.scratch_bytes, MemoryUse::scratch, "scratch of the kernel that needs most"});
