@@ -385,13 +385,17 @@ inline void release_host(std::byte* memory, std::size_t bytes) noexcept {
   }
   std::free(memory);
 }
-// Of every second one: who asks must do without.
+// Pages are pinned, so no other memory may lie in them. Pins only every second one: who asks must do without.
 inline bool pin(std::byte* memory, std::size_t bytes) {
+  constexpr std::size_t page = 4096;
+  if (reinterpret_cast<std::uintptr_t>(memory) % page != 0) throw std::logic_error{"memory to pin does not begin on a page of its own"};
+  const std::byte* const end = memory + (bytes + page - 1) / page * page;
   const std::lock_guard lock{pinned.mutex};
-  if (pinned.begins.contains(memory + bytes)) throw std::logic_error{"memory was pinned twice"};
+  const auto next = pinned.begins.upper_bound(memory);
+  if (next != pinned.begins.end() && next->second < end) throw std::logic_error{"a page was pinned twice"};
   if (!pinned.all && pinned.asked++ % 2) return false;
   ++host_blocks;
-  pinned.begins[memory + bytes] = memory;
+  pinned.begins[end] = memory;
   return true;
 }
 inline void unpin(std::byte* memory) noexcept {

@@ -34,7 +34,7 @@ struct StagingSupport {
   // Allocates memory for copies that block nobody, at least 64-byte aligned. Null where there is none: copies of plain memory work too.
   std::byte* (*allocate)(std::size_t bytes) = nullptr;
   void (*release)(std::byte* memory, std::size_t bytes) noexcept = nullptr;
-  // Makes memory that others allocated fit for such copies, until it is unpinned. False where that is impossible.
+  // Makes memory that others allocated, on pages of its own, fit for such copies until it is unpinned. False where it cannot.
   bool (*pin)(std::byte* memory, std::size_t bytes) = nullptr;
   void (*unpin)(std::byte* memory) noexcept = nullptr;
   void* (*make_event)(int index) = nullptr;

@@ -66,8 +66,8 @@ class HostMemory {
   std::byte* data_ = nullptr;
 };
 
-// Pins memory of another owner during its own lifetime. Warns once on stderr if that fails. The owner must keep the
-// memory for that time.
+// Pins memory of another owner during its own lifetime. Nothing else may lie on its pages. The owner must keep it for that
+// time. Warns once on stderr if pinning fails.
 class PinnedMemory {
  public:
   PinnedMemory(const StagingSupport& staging, std::byte* memory, std::size_t bytes) : staging_{&staging} {

@@ -136,6 +136,7 @@ inline cudaError_t cudaFreeHost(void* pointer) {
 }
 inline cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned) {
   const std::lock_guard lock{on_host::gate};
+  if (reinterpret_cast<std::uintptr_t>(memory) % 4096 != 0) return cudaErrorInvalidValue;  // stricter than CUDA, which pins pages with all that is in them
   if (on_host::holds(on_host::pinned, static_cast<char*>(memory))) return cudaErrorInvalidValue;
   on_host::pinned[static_cast<char*>(memory)] = bytes;
   return cudaSuccess;

@@ -117,12 +117,12 @@ class CollectivePlacer {
     note_memory(program_.collectives.back());
     return index;
   }
-  // Pins host buffers, which makes their copies fast. Buffers on the device need no pinning.
+  // Pins host buffers, which makes their copies fast: the collective's memory as a whole, because pages are pinned whole and
+  // only once. Buffers on the device need no pinning.
   void note_memory(const CollectiveUse& use) {
-    for_each_buffer(use, [&](std::byte* data, std::size_t bytes) {
-      if (use.collective->on_device()) program_.device_memory.emplace_back(data, bytes);
-      else if (const auto* staging = builder_.support().staging) program_.pinned.emplace_back(*staging, data, bytes);
-    });
+    auto& collective = *use.collective;
+    if (collective.on_device()) for_each_buffer(use, [&](std::byte* data, std::size_t bytes) { program_.device_memory.emplace_back(data, bytes); });
+    else if (const auto* staging = builder_.support().staging) program_.pinned.emplace_back(*staging, collective.input(0), collective.bytes());
   }
   template <class F>
   void for_each_buffer(const CollectiveUse& use, F f) const {
