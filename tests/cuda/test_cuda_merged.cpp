@@ -248,30 +248,6 @@ TEST_CASE("updates of no, one, few and many elements, in place and not, are one 
     }
 }
 
-TEST_CASE("updates that would be Thrust's, and ones of their family that would not, are one launch") {
-  if (!gpu_is_here()) return;
-  Expression e;
-  e.inputs = 2;
-  e.outputs = {e.apply(ScalarOp::multiply, e.input(0), e.input(1))};
-  for (const bool in_place : {false, true}) {
-    std::vector<Part> parts;
-    for (const std::int64_t elements : {5, 0, 4097, 255, 20000}) {
-      const TensorType type{DType::float32, {elements}}, one{DType::float32, {}};
-      const auto seed = 10 * parts.size();
-      const Map map = map_of(e, {elements}, {DType::float32});
-      parts.emplace_back(map, std::vector{random_values(type, seed), random_values(type, seed + 1)}, KernelTier::library);
-      parts.emplace_back(map, std::vector{random_values(type, seed + 2), random_values(one, seed + 3)}, KernelTier::reference);
-    }
-    std::vector<const Part*> all;
-    for (const auto& part : parts) all.push_back(&part);
-    for (const auto* part : all) {
-      REQUIRE(part->executable());
-      REQUIRE(part->executable()->family == all[0]->executable()->family);
-    }
-    check_group(all, in_place);
-  }
-}
-
 TEST_CASE("5000 updates are one launch") {
   const Expression e = momentum();
   for (const auto tier : tiers()) {

@@ -7,7 +7,6 @@
 #include <replicator/cuda/device.cuh>
 #include <replicator/cuda/expressions/map.cuh>
 #include <replicator/cuda/expressions/reduce.cuh>
-#include <replicator/cuda/expressions/thrust_map.cuh>
 #include <replicator/cuda/fused_convolution.cuh>
 #include <replicator/cuda/gather.cuh>
 #include <replicator/cuda/index.cuh>

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the kernels of cuDNN and cuBLASLt on the host, where stand-ins for both compute by definition. The tests check what the
-// libraries are asked for, in which layouts and with which algorithms. They also count the copies between layouts, and check
-// errors of Thrust.
+// libraries are asked for, in which layouts and with which algorithms. They also count the copies between layouts.
 #include "../device_run.hpp"
 
 #include <map>
-
-#include <thrust/transform.h>
 
 #include <replicator/cuda/libraries/cublaslt_matmul.cuh>
 #include <replicator/cuda/libraries/cudnn_convolution.cuh>
@@ -214,16 +211,4 @@ TEST_CASE("a step of ResNet-50 copies between layouts its images, the 17 weights
   CHECK(layout_copies(DType::float32) == few);
   CHECK(layout_copies(DType::bfloat16) == few);
   CHECK(layout_copies(DType::float32, {.row_major_images = true}).empty());
-}
-
-TEST_CASE("what CUDA does not do for Thrust is an error of the device that names the call, its place and the reason") {
-  Expression e;
-  e.inputs = 1;
-  e.outputs = {e.apply(ScalarOp::rectify, e.input(0))};
-  const Map map{std::make_shared<const Expression>(e), {5}, {DType::float32}};
-  on_host::next_transform_gives = cudaErrorInvalidValue;
-  using Catch::Contains;
-  CHECK_THROWS_WITH(run_kernel_on(DeviceKind::cuda, map, {random_values({DType::float32, {5}}, 1)}),
-                    Contains("CUDA: thrust::transform at ") && Contains("thrust_map.cuh:") &&
-                        Contains(" gave " + std::string{cudaGetErrorName(cudaErrorInvalidValue)} + ": "));
 }

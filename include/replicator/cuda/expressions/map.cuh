@@ -55,7 +55,7 @@ class InterpretedMergedMap final : public MergedMap {
   DType compute_;
 };
 
-class InterpretedMap : public MapExecutable {
+class InterpretedMap final : public MapExecutable {
  public:
   InterpretedMap(const Map& map, const KernelRequest& request, const MapPlan& plan, const ScalarProgram& program)
       : MapExecutable{map, request, plan}, compute_{map.expression->compute}, program_{program} {
