@@ -112,13 +112,14 @@ def hashed_batch(batch, size, classes):
     return {"images": images, "labels": ((np.arange(batch) * 7 + 3) % classes).astype(np.int32)}
 
 
-def reference(depth, cifar, weights, batch, dtype):
+def reference(depth, cifar, weights, batch, dtype, device):
     model = ResNet(depth, weights["fc.bias"].shape[0], cifar)
     model.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()}, strict=False)
-    model.to(dtype).train()
-    loss = nn.functional.cross_entropy(model(torch.from_numpy(batch["images"]).to(dtype)), torch.from_numpy(batch["labels"]).long())
+    model.to(device, dtype).train()
+    images, labels = (torch.from_numpy(batch[name]).to(device) for name in ("images", "labels"))
+    loss = nn.functional.cross_entropy(model(images.to(dtype)), labels.long())
     loss.backward()
-    result = {name: parameter.grad.double().numpy() for name, parameter in model.named_parameters()}
+    result = {name: parameter.grad.double().cpu().numpy() for name, parameter in model.named_parameters()}
     result["loss"] = np.array(loss.item())
     return result
 
@@ -148,18 +149,20 @@ def main():
     parser.add_argument("--seed", type=int, default=7, help="seed of the weights; with a good one PyTorch agrees in float32 and float64")
     parser.add_argument("--replicas", type=int, default=1, help="more than 1: cross-replica batch norm; the replicas share the batch")
     parser.add_argument("--tolerance", type=float, default=1e-4)
-    parser.add_argument("--devices", default="cpu:0", help="devices of replicator; PyTorch uses the CPU")
+    parser.add_argument("--devices", default="cpu:0", help="devices of replicator")
+    parser.add_argument("--torch-device", default="cpu", help="device of PyTorch's float32 run, as cuda:0; never with TF32")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "examples", "resnet_gradients"))
     parser.add_argument("--store", metavar="FILE", help="only write PyTorch's values (float64) in a short form")
     o = parser.parse_args()
 
     weights = hashed_weights(ResNet(o.depth, o.classes, o.stem == "cifar"), o.seed)
     batch = hashed_batch(o.batch, o.image_size, o.classes)
-    exact = reference(o.depth, o.stem == "cifar", weights, batch, torch.float64)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False  # replicator's float32 is float32
+    exact = reference(o.depth, o.stem == "cifar", weights, batch, torch.float64, "cpu")
     if o.store:
         store(o.store, exact, weights)
         return 0
-    theirs = reference(o.depth, o.stem == "cifar", weights, batch, torch.float32)
+    theirs = reference(o.depth, o.stem == "cifar", weights, batch, torch.float32, o.torch_device)
     with tempfile.TemporaryDirectory() as folder:
         files = [os.path.join(folder, name) for name in ("weights.safetensors", "batch.safetensors", "out.safetensors")]
         save_file(weights, files[0])
