@@ -76,9 +76,9 @@ class Order {
 };
 
 struct Case {
-  Shape shape;                    // two axes
-  std::vector<std::int64_t> axes; // {1}: rows; {0}: columns
-  DType dtype = DType::float32;   // of x
+  Shape shape;                     // two axes
+  std::vector<std::int64_t> axes;  // {1}: rows; {0}: columns
+  DType dtype = DType::float32;    // of x
   ReduceKind kind = ReduceKind::sum;
 };
 
