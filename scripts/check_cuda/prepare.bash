@@ -22,12 +22,12 @@ configure() {
   limited cmake -S . -B "$built" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -DNDEBUG" -DREPLICATOR_WITH_CUDA=ON \
     -DREPLICATOR_ONLY_TESTS=cuda "-DREPLICATOR_CUDA_FOLDERS=${folders%;}" "${components[@]}" "$@" "${flags[@]}"
 }
-# Machine code for Hopper alone: PTX beside it would be 2 MiB. The runtime libraries of the compiler become part of the
-# programs; their names stay hidden, so that cuDNN takes its own.
+# Machine code for Hopper alone, in the smallest form: six times 0.4 MiB in place of 2.9. The runtime libraries of the compiler
+# become part of the programs; their names stay hidden, so that cuDNN takes its own.
 configure_for_bare_machine() {
   local openmp
   openmp=$(archive libgomp.a) || { echo "the compiler has no static libgomp, which a program for another machine needs"; return 1; }
-  configure -DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_SKIP_RPATH=ON "-DOpenMP_gomp_LIBRARY=$openmp" \
+  configure -DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_CUDA_FLAGS=--compress-mode=size -DCMAKE_SKIP_RPATH=ON "-DOpenMP_gomp_LIBRARY=$openmp" \
     "-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL"
 }
 # build TARGET: if CMake has no such target, says why.
