@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds the machine code of a ResNet-50 step's kernels to a budget. It reads what NVRTC and nvcc make for a Hopper, so it needs no GPU.
 
-usage: budget.py --cuobjdump FILE --expressions FILE --nvcc FILE --include FOLDER
+usage: budget.py [--cuobjdump FILE] --tools FOLDER --expressions FILE --nvcc FILE --include FOLDER
        budget.py --self-test
+
+Without --cuobjdump, cuobjdump and nvdisasm come from the Python package index; --tools keeps them.
 
 --expressions names the program sass_expressions. The table has these columns:
 
@@ -23,6 +25,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 ADD_RELU = "relu(add(add(mul(sub(x0, x1), x2), x3), x4))"
 RELU_GRADIENT = "select(less_equal(x0, 0), 0, add(x1, x2))"
@@ -164,6 +167,24 @@ def output_of(*command):
     return done.stdout
 
 
+def cuobjdump_of_index(folder):
+    """The path of cuobjdump, which looks for nvdisasm beside itself. None where it cannot be had."""
+    version = "13.5.37"
+    wheels = [f"nvidia-cuda-{name}=={version}" for name in ("cuobjdump", "nvdisasm")]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", folder, *wheels]
+    if len(list(folder.glob(f"*-{version}-*.whl"))) < len(wheels):
+        done = subprocess.run(pip, capture_output=True, text=True)
+        if done.returncode:
+            print("skipped: pip cannot download cuobjdump and nvdisasm:", done.stderr.strip().splitlines()[-1:])
+            return None
+    for wheel in folder.glob(f"*-{version}-*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)
+    for tool in folder.glob("nvidia/*/bin/*"):
+        tool.chmod(0o755)
+    return next(folder.glob("nvidia/*/bin/cuobjdump"))
+
+
 def kernels_in(cuobjdump, file):
     return read_kernels(output_of(cuobjdump, "-sass", file), output_of(cuobjdump, "-res-usage", file))
 
@@ -231,17 +252,20 @@ def self_test():
 
 def main():
     parser = argparse.ArgumentParser()
-    for option in ("cuobjdump", "expressions", "nvcc", "include"):
-        parser.add_argument(f"--{option}")
+    for option in ("cuobjdump", "tools", "expressions", "nvcc", "include"):
+        parser.add_argument(f"--{option}", type=pathlib.Path)
     parser.add_argument("--self-test", action="store_true")
     options = parser.parse_args()
     self_test()
     if options.self_test:
         return
+    cuobjdump = options.cuobjdump or cuobjdump_of_index(options.tools)
+    if not cuobjdump:
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        measured = list(measure_expressions(options.cuobjdump, options.expressions, folder))
-        measured += measure_headers(options.cuobjdump, options.nvcc, options.include, folder)
+        measured = list(measure_expressions(cuobjdump, options.expressions, folder))
+        measured += measure_headers(cuobjdump, options.nvcc, options.include, folder)
     broken = report(measured)
     sys.exit(f"failed, broken bounds: {broken}" if broken else 0)
 
