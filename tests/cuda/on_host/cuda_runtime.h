@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,7 @@ inline void atomicMin(unsigned long long* at, unsigned long long value) {
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
   cudaErrorInsufficientDriver = 35,
   cudaErrorNotReady = 600,
   cudaErrorPeerAccessAlreadyEnabled = 704,
@@ -50,6 +52,7 @@ enum {
   cudaStreamNonBlocking = 1,
   cudaHostAllocPortable = 1,
   cudaHostRegisterPortable = 1,
+  cudaEventDefault = 0,
   cudaEventDisableTiming = 2
 };
 enum cudaDeviceAttr {
@@ -69,13 +72,18 @@ struct CUgraph_st {
 using cudaGraph_t = CUgraph_st*;
 using cudaGraphExec_t = CUgraph_st*;
 
-struct CUevent_st {};
+struct CUevent_st {
+  double milliseconds = 0;  // by the clock, when it was recorded
+};
 using cudaEvent_t = CUevent_st*;
 
 #include "library.hpp"
 
 namespace on_host {
-inline std::map<const char*, std::size_t> memory;  // blocks of device memory: address and bytes
+inline std::map<const char*, std::size_t> memory;       // blocks of device memory: address and bytes
+inline std::size_t free_memory = std::size_t{1} << 32;  // more cannot be allocated at a time
+inline std::atomic<double> gpu_time{0};                 // in milliseconds; it passes by pass() only
+inline void pass(double milliseconds) { gpu_time.fetch_add(milliseconds); }
 inline std::map<const char*, std::size_t> pinned;  // blocks of pinned host memory
 inline thread_local int current_device = 0;
 inline bool holds(const std::map<const char*, std::size_t>& blocks, const char* at) {
@@ -103,6 +111,7 @@ struct cudaDeviceProp {
 };
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) { return *properties = {"a host", 0, 0}, cudaSuccess; }
 inline cudaError_t cudaMalloc(void** to, std::size_t bytes) {
+  if (bytes > on_host::free_memory) return cudaErrorMemoryAllocation;
   const std::lock_guard lock{on_host::gate};
   (void)::posix_memalign(to, 256, bytes);  // exactly this size, so that AddressSanitizer sees accesses behind it
   std::memset(*to, 0xCD, bytes);
@@ -147,7 +156,10 @@ inline cudaError_t cudaHostUnregister(void* memory) {
 }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new CUevent_st, cudaSuccess; }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
-inline cudaError_t cudaEventRecord(cudaEvent_t, on_host::Stream*) { return cudaSuccess; }
+inline cudaError_t cudaEventRecord(cudaEvent_t event, on_host::Stream*) { return event->milliseconds = on_host::gpu_time, cudaSuccess; }
+inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  return *milliseconds = static_cast<float>(end->milliseconds - begin->milliseconds), cudaSuccess;
+}
 inline cudaError_t cudaStreamWaitEvent(on_host::Stream*, cudaEvent_t, unsigned) { return cudaSuccess; }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in on the host for the part of cuDNN that is called. It computes convolutions by their definition, and a test may set
-// its rankings of algorithms. Pooling is in cudnn_pooling.h, and graphs are in cudnn_graph.h.
+// A stand-in on the host for the part of cuDNN that is called. Here are handles, tensors, and convolutions by their definition.
+// Graphs are in cudnn_graph.h, and pooling is in cudnn_pooling.h.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,40 +26,16 @@ enum cudnnTensorFormat_t {
   CUDNN_TENSOR_NCHW,
   CUDNN_TENSOR_NHWC
 };
-enum cudnnMathType_t {
-  CUDNN_DEFAULT_MATH,
-  CUDNN_TENSOR_OP_MATH,
-  CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION,
-  CUDNN_FMA_MATH
-};
 enum cudnnNanPropagation_t {
   CUDNN_NOT_PROPAGATE_NAN,
   CUDNN_PROPAGATE_NAN
-};
-enum cudnnDeterminism_t {
-  CUDNN_NON_DETERMINISTIC,
-  CUDNN_DETERMINISTIC
 };
 enum cudnnConvolutionMode_t {
   CUDNN_CONVOLUTION,
   CUDNN_CROSS_CORRELATION
 };
-enum cudnnConvolutionFwdAlgo_t {
-  CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
-  CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-  CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
-  CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD = 6
-};
-enum cudnnConvolutionBwdDataAlgo_t {
-  CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
-  CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
-};
-enum cudnnConvolutionBwdFilterAlgo_t {
-  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
-  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
-};
 
-// Describes images and filters: extents and strides, in elements, of N, C, H, W.
+// Describes images and weights: extents and strides, in elements, of N, C, H, W.
 struct cudnnTensorStruct {
   std::int64_t extents[4], strides[4];
   cudnnDataType_t type;
@@ -67,60 +43,14 @@ struct cudnnTensorStruct {
 };
 struct cudnnConvolutionStruct {
   std::int64_t padding[2], stride[2], dilation[2], groups = 1;
-  cudnnMathType_t arithmetic = CUDNN_DEFAULT_MATH;
 };
 struct cudnnContext {
   cudaStream_t stream = nullptr;
 };
 using cudnnHandle_t = cudnnContext*;
 using cudnnTensorDescriptor_t = cudnnTensorStruct*;
-struct cudnnFilterStruct : cudnnTensorStruct {};
-using cudnnFilterDescriptor_t = cudnnFilterStruct*;
-using cudnnConvolutionDescriptor_t = cudnnConvolutionStruct*;
-
-template <class Algorithm>
-struct CudnnPerformance {
-  Algorithm algo;
-  cudnnStatus_t status;
-  float time;
-  std::size_t memory;
-  cudnnDeterminism_t determinism;
-  cudnnMathType_t mathType;
-};
-using cudnnConvolutionFwdAlgoPerf_t = CudnnPerformance<cudnnConvolutionFwdAlgo_t>;
-using cudnnConvolutionBwdDataAlgoPerf_t = CudnnPerformance<cudnnConvolutionBwdDataAlgo_t>;
-using cudnnConvolutionBwdFilterAlgoPerf_t = CudnnPerformance<cudnnConvolutionBwdFilterAlgo_t>;
 
 namespace on_host {
-
-// The algorithms that are ranked, and the one that computed the last convolution.
-template <class Algorithm>
-struct Ranking {
-  std::vector<CudnnPerformance<Algorithm>> algorithms;
-  bool nhwc = true;  // otherwise it takes only NCHW
-  cudnnStatus_t refusal = CUDNN_STATUS_NOT_SUPPORTED;
-  std::size_t workspace = 1024;
-  Algorithm last{};
-};
-inline Ranking<cudnnConvolutionFwdAlgo_t> forward{
-    {{CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, CUDNN_STATUS_SUCCESS, 1, 0, CUDNN_DETERMINISTIC, CUDNN_DEFAULT_MATH},
-     {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_STATUS_SUCCESS, 2, 0, CUDNN_DETERMINISTIC, CUDNN_TENSOR_OP_MATH}}};
-inline Ranking<cudnnConvolutionBwdDataAlgo_t> to_data{
-    {{CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, CUDNN_STATUS_SUCCESS, 1, 0, CUDNN_NON_DETERMINISTIC, CUDNN_DEFAULT_MATH},
-     {CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, CUDNN_STATUS_SUCCESS, 2, 0, CUDNN_DETERMINISTIC, CUDNN_TENSOR_OP_MATH}}};
-inline Ranking<cudnnConvolutionBwdFilterAlgo_t> to_weights{
-    {{CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_STATUS_SUCCESS, 1, 0, CUDNN_NON_DETERMINISTIC, CUDNN_DEFAULT_MATH},
-     {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, CUDNN_STATUS_SUCCESS, 2, 0, CUDNN_DETERMINISTIC, CUDNN_TENSOR_OP_MATH}}};
-
-template <class Algorithm>
-cudnnStatus_t rank(const Ranking<Algorithm>& by, const cudnnTensorStruct* x, const cudnnTensorStruct* w, const cudnnTensorStruct* y, int most, int* count,
-                   CudnnPerformance<Algorithm>* ranked) {
-  *count = 0;
-  if (x->format != w->format || x->format != y->format || (x->format == CUDNN_TENSOR_NHWC && !by.nhwc)) return by.refusal;
-  for (const auto& algorithm : by.algorithms)
-    if (*count < most) ranked[(*count)++] = algorithm;
-  return CUDNN_STATUS_SUCCESS;
-}
 
 inline float read(const cudnnTensorStruct* t, const void* data, std::int64_t at) {
   if (t->type == CUDNN_DATA_FLOAT) return static_cast<const float*>(data)[at];
@@ -156,7 +86,7 @@ void for_each_product(const cudnnTensorStruct* x, const cudnnTensorStruct* w, co
               }
 }
 
-// Computes `out`, which is one of the three tensors, from the other two. The descriptors must outlive a capture.
+// Computes `out`, which is one of the three tensors, from the other two.
 inline void convolve(const cudnnTensorStruct* x, const void* x_data, const cudnnTensorStruct* w, const void* w_data, const cudnnTensorStruct* y,
                      const void* y_data, const cudnnConvolutionStruct* c, const cudnnTensorStruct* out, void* data, void* workspace,
                      std::size_t bytes) {
@@ -198,77 +128,8 @@ inline cudnnStatus_t cudnnDestroy(cudnnHandle_t h) { return on_host::drop(h); }
 inline cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t stream) { return h->stream = stream, CUDNN_STATUS_SUCCESS; }
 inline cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* t) { return on_host::make(t); }
 inline cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t t) { return on_host::drop(t); }
-inline cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* t) { return on_host::make(t); }
-inline cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t t) { return on_host::drop(t); }
-inline cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* c) { return on_host::make(c); }
-inline cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t c) { return on_host::drop(c); }
 inline cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t t, cudnnTensorFormat_t format, cudnnDataType_t type, int n, int c, int h, int w) {
   return on_host::describe(t, format, type, n, c, h, w);
-}
-inline cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t t, cudnnDataType_t type, cudnnTensorFormat_t format, int k, int c, int h, int w) {
-  return on_host::describe(t, format, type, k, c, h, w);
-}
-inline cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, int pad_h, int pad_w, int u, int v, int dilation_h, int dilation_w,
-                                                     cudnnConvolutionMode_t, cudnnDataType_t) {
-  *d = {{pad_h, pad_w}, {u, v}, {dilation_h, dilation_w}};
-  return CUDNN_STATUS_SUCCESS;
-}
-inline cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t d, int groups) { return d->groups = groups, CUDNN_STATUS_SUCCESS; }
-inline cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t d, cudnnMathType_t type) {
-  return d->arithmetic = type, CUDNN_STATUS_SUCCESS;
-}
-
-inline cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
-                                                            cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t y, int most, int* count,
-                                                            cudnnConvolutionFwdAlgoPerf_t* ranked) {
-  return on_host::rank(on_host::forward, x, w, y, most, count, ranked);
-}
-inline cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t dy,
-                                                                 cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t dx, int most, int* count,
-                                                                 cudnnConvolutionBwdDataAlgoPerf_t* ranked) {
-  return on_host::rank(on_host::to_data, dx, w, dy, most, count, ranked);
-}
-inline cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t dy,
-                                                                   cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t dw, int most, int* count,
-                                                                   cudnnConvolutionBwdFilterAlgoPerf_t* ranked) {
-  return on_host::rank(on_host::to_weights, x, dw, dy, most, count, ranked);
-}
-inline cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
-                                                             cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t,
-                                                             std::size_t* bytes) {
-  return *bytes = on_host::forward.workspace, CUDNN_STATUS_SUCCESS;
-}
-inline cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,
-                                                                  cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t,
-                                                                  cudnnConvolutionBwdDataAlgo_t, std::size_t* bytes) {
-  return *bytes = on_host::to_data.workspace, CUDNN_STATUS_SUCCESS;
-}
-inline cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,
-                                                                    cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t,
-                                                                    cudnnConvolutionBwdFilterAlgo_t, std::size_t* bytes) {
-  return *bytes = on_host::to_weights.workspace, CUDNN_STATUS_SUCCESS;
-}
-inline cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void*, cudnnTensorDescriptor_t x, const void* x_data, cudnnFilterDescriptor_t w,
-                                             const void* w_data, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t by, void* workspace,
-                                             std::size_t bytes, const void*, cudnnTensorDescriptor_t y, void* y_data) {
-  on_host::forward.last = by;
-  on_host::give(h->stream, [=] { on_host::convolve(x, x_data, w, w_data, y, y_data, c, y, y_data, workspace, bytes); });
-  return CUDNN_STATUS_SUCCESS;
-}
-inline cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void*, cudnnFilterDescriptor_t w, const void* w_data, cudnnTensorDescriptor_t dy,
-                                                  const void* dy_data, cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdDataAlgo_t by, void* workspace,
-                                                  std::size_t bytes, const void*, cudnnTensorDescriptor_t dx, void* dx_data) {
-  on_host::to_data.last = by;
-  on_host::give(h->stream, [=] { on_host::convolve(dx, dx_data, w, w_data, dy, dy_data, c, dx, dx_data, workspace, bytes); });
-  return CUDNN_STATUS_SUCCESS;
-}
-inline cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void*, cudnnTensorDescriptor_t x, const void* x_data,
-                                                    cudnnTensorDescriptor_t dy, const void* dy_data, cudnnConvolutionDescriptor_t c,
-                                                    cudnnConvolutionBwdFilterAlgo_t by, void* workspace, std::size_t bytes, const void*,
-                                                    cudnnFilterDescriptor_t dw, void* dw_data) {
-  on_host::to_weights.last = by;
-  on_host::give(h->stream, [=] { on_host::convolve(x, x_data, dw, dw_data, dy, dy_data, c, dw, dw_data, workspace, bytes); });
-  return CUDNN_STATUS_SUCCESS;
 }
 
 #include "cudnn_graph.h"

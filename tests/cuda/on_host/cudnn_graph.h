@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stand-in on the host for the part of cuDNN's graph interface that is called. Descriptors are as strict as cuDNN's about
-// attributes and their order, and a test may set the engines. One kind of graph is computed by definition. It has arithmetic, a
-// convolution, and then arithmetic or the statistics of its result.
+// attributes and their order, and a test may set the engines. Two kinds of graphs are computed by definition. One has arithmetic, a
+// convolution, and then arithmetic or the statistics of its result. The other is one of a convolution's gradients.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 enum cudnnBackendDescriptorType_t {
@@ -16,7 +19,9 @@ enum cudnnBackendDescriptorType_t {
   CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
   CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
   CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR = 10,
-  CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR = 13,
+  CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+  CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+  CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
   CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR,
   CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
   CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
@@ -61,6 +66,18 @@ enum cudnnBackendAttributeName_t {
   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
   CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR = 750,
   CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
   CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
@@ -118,14 +135,18 @@ struct Engine {
   std::vector<cudnnBackendNumericalNote_t> notes;
   cudnnStatus_t plan = CUDNN_STATUS_SUCCESS;  // status of finalising a plan with it
   std::int64_t workspace = 512;
+  double milliseconds = 1;  // of a run
 };
 // The engines that are ranked for graphs, and the one that computed the last graph (-1: none).
 struct Engines {
   std::vector<Engine> ranked{
       {0, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}}, {1, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}}, {2, {}}};
   std::vector<Engine> fallback = {};
-  cudnnStatus_t graph = CUDNN_STATUS_SUCCESS;  // status of finalising a graph
+  cudnnStatus_t graph = CUDNN_STATUS_SUCCESS;          // status of finalising a graph
+  cudnnStatus_t channels_last = CUDNN_STATUS_SUCCESS;  // the same, where its images have channels last
+  std::function<void()> running = [] {};               // called during every run
   int last = -1;
+  int runs = 0;
 };
 inline Engines engines;
 
@@ -134,8 +155,9 @@ struct Backend {
   cudnnBackendDescriptorType_t type;
   std::map<cudnnBackendAttributeName_t, std::vector<char>> attributes = {};
   bool finalised = false;
-  Engine engine = {};              // for engines and their configurations
-  const Backend* graph = nullptr;  // for configurations
+  mutable std::atomic<bool> runs = false;  // for plans
+  Engine engine = {};                      // for engines and their configurations
+  const Backend* graph = nullptr;          // for configurations
 
   template <class T>
   std::vector<T> all(cudnnBackendAttributeName_t name) const {
@@ -186,6 +208,16 @@ inline const std::map<cudnnBackendAttributeName_t, Attribute>& attributes() {
         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA);
     add(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y);
+    add(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_TYPE_FLOAT, 1, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA);
+    add(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY);
+    add(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, CUDNN_TYPE_FLOAT, 1, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA);
+    add(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
     add(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, CUDNN_TYPE_GENSTATS_MODE, 1, CUDNN_ATTR_OPERATION_GENSTATS_MODE);
     add(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, CUDNN_TYPE_DATA_TYPE, 1, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC);
     add(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, CUDNN_ATTR_OPERATION_GENSTATS_XDESC,
@@ -235,34 +267,84 @@ inline std::vector<const Backend*> tensors_of(const Backend& operation, std::ini
 }
 inline std::vector<const Backend*> inputs_of(const Backend& operation) {
   return tensors_of(operation, {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
                                 CUDNN_ATTR_OPERATION_GENSTATS_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC});
 }
 inline std::vector<const Backend*> outputs_of(const Backend& operation) {
-  return tensors_of(operation, {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC,
+  return tensors_of(operation, {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC,
                                 CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC});
 }
-inline cudnnConvolutionStruct convolution_of(const Backend& forward) {
-  const Backend& c = forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
-  cudnnConvolutionStruct result;
-  const auto pair = [&](cudnnBackendAttributeName_t name, std::int64_t(&to)[2]) {
-    const auto values = c.all<std::int64_t>(name);
-    std::copy(values.begin(), values.end(), to);
-  };
-  pair(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, result.padding);  // paddings behind show in the extents of y
-  pair(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, result.stride);
-  pair(CUDNN_ATTR_CONVOLUTION_DILATIONS, result.dilation);
-  result.groups = tensor_of(forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X)).extents[1] /
-                  tensor_of(forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W)).extents[1];
-  return result;
-}
 
-inline bool is_supported_convolution(const Backend& forward) {
-  const Backend& c = forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
-  const auto x = tensor_of(forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X)), w = tensor_of(forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W));
-  return forward.one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) == 1 && forward.one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA) == 0 &&
-         c.one<std::int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) == 2 &&
-         c.one<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) == CUDNN_CROSS_CORRELATION && x.type == w.type;
-}
+// A convolution or one of its gradients. `result` is one of its tensors.
+struct Convolution {
+  const Backend &how, &x, &w, &y, &result;
+  float alpha, beta;
+
+  // Empty where the operation is another.
+  static std::optional<Convolution> of(const Backend& o) {
+    using Name = cudnnBackendAttributeName_t;
+    const auto made = [&](Name how, Name x, Name w, Name y, Name result, Name alpha, Name beta) {
+      return Convolution{o.other(how), o.other(x), o.other(w), o.other(y), o.other(result), o.one<float>(alpha), o.one<float>(beta)};
+    };
+    if (o.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+      return made(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA);
+    if (o.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+      return made(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA);
+    if (o.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
+      return made(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA);
+    return std::nullopt;
+  }
+  cudnnConvolutionStruct windows() const {
+    cudnnConvolutionStruct result;
+    const auto pair = [&](cudnnBackendAttributeName_t name, std::int64_t(&to)[2]) {
+      const auto values = how.all<std::int64_t>(name);
+      std::copy(values.begin(), values.end(), to);
+    };
+    pair(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, result.padding);
+    pair(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, result.stride);
+    pair(CUDNN_ATTR_CONVOLUTION_DILATIONS, result.dilation);
+    result.groups = tensor_of(x).extents[1] / tensor_of(w).extents[1];
+    return result;
+  }
+  bool lie_in(cudnnTensorFormat_t format) const {
+    for (const auto* tensor : {&x, &w, &y}) {
+      const auto t = tensor_of(*tensor);
+      cudnnTensorStruct same;
+      describe(&same, format, t.type, t.extents[0], t.extents[1], t.extents[2], t.extents[3]);
+      if (!std::equal(t.strides, t.strides + 4, same.strides)) return false;
+    }
+    return true;
+  }
+  bool fits() const {
+    const auto of_x = tensor_of(x), of_w = tensor_of(w), of_y = tensor_of(y);
+    const auto c = windows();
+    const auto behind = how.all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+    for (int i = 0; i < 2; ++i) {
+      const auto reach = of_x.extents[i + 2] + c.padding[i] + behind[static_cast<std::size_t>(i)] - c.dilation[i] * (of_w.extents[i + 2] - 1) - 1;
+      if (of_y.extents[i + 2] != reach / c.stride[i] + 1) return false;
+    }
+    return of_x.extents[0] == of_y.extents[0] && of_w.extents[0] == of_y.extents[1] && of_x.extents[1] == of_w.extents[1] * c.groups;
+  }
+  cudnnStatus_t status() const {
+    const bool known = alpha == 1 && beta == 0 && how.one<std::int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) == 2 &&
+                       how.one<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) == CUDNN_CROSS_CORRELATION &&
+                       how.one<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) == CUDNN_DATA_FLOAT;
+    if (!known || tensor_of(x).type != tensor_of(w).type) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (!fits()) return CUDNN_STATUS_BAD_PARAM;
+    if (lie_in(CUDNN_TENSOR_NCHW)) return CUDNN_STATUS_SUCCESS;
+    return lie_in(CUDNN_TENSOR_NHWC) ? engines.channels_last : CUDNN_STATUS_NOT_SUPPORTED;
+  }
+};
+
 inline bool is_supported_statistics(const Backend& statistics) {
   const auto y = tensor_of(statistics.other(CUDNN_ATTR_OPERATION_GENSTATS_XDESC));
   for (const auto* output : outputs_of(statistics)) {
@@ -300,11 +382,12 @@ inline cudnnStatus_t understand(const Backend& graph) {
       if (is_virtual(*input) && std::find(given.begin(), given.end(), input) == given.end()) return CUDNN_STATUS_BAD_PARAM;
     const auto outputs = outputs_of(*operation);
     given.insert(given.end(), outputs.begin(), outputs.end());
-    bool supported = false;
-    if (operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) supported = ++convolutions == 1 && is_supported_convolution(*operation);
-    else if (operation->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) supported = is_supported_statistics(*operation);
-    else supported = is_supported_arithmetic(*operation);
-    if (!supported) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (const auto convolution = Convolution::of(*operation)) {
+      if (++convolutions > 1) return CUDNN_STATUS_NOT_SUPPORTED;
+      if (const auto status = convolution->status(); status != CUDNN_STATUS_SUCCESS) return status;
+    } else if (!(operation->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR ? is_supported_statistics(*operation) : is_supported_arithmetic(*operation))) {
+      return CUDNN_STATUS_NOT_SUPPORTED;
+    }
   }
   return convolutions == 1 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
@@ -327,7 +410,7 @@ class GraphRun {
   }
   void compute(void* workspace, std::size_t bytes) {
     for (const auto* operation : operations_) {
-      if (operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) convolve_forward(*operation, workspace, bytes);
+      if (const auto convolution = Convolution::of(*operation)) run(*convolution, workspace, bytes);
       else if (operation->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) sum(*operation);
       else apply(*operation);
     }
@@ -341,12 +424,12 @@ class GraphRun {
     memory.resize(static_cast<std::size_t>(t.extents[0] * t.extents[1] * t.extents[2] * t.extents[3]));
     return memory.data();
   }
-  void convolve_forward(const Backend& forward, void* workspace, std::size_t bytes) {
-    const auto inputs = inputs_of(forward);
-    const Backend& output = *outputs_of(forward)[0];
-    const auto x = tensor_of(*inputs[0]), w = tensor_of(*inputs[1]), y = tensor_of(output);
-    const auto c = convolution_of(forward);
-    convolve(&x, at(*inputs[0]), &w, at(*inputs[1]), &y, nullptr, &c, &y, at(output), workspace, bytes);
+  void run(const Convolution& c, void* workspace, std::size_t bytes) {
+    const auto x = tensor_of(c.x), w = tensor_of(c.w), y = tensor_of(c.y);
+    const auto* out = &c.result == &c.x ? &x : &c.result == &c.w ? &w
+                                                                 : &y;
+    const auto windows = c.windows();
+    convolve(&x, at(c.x), &w, at(c.w), &y, at(c.y), &windows, out, at(c.result), workspace, bytes);
   }
   template <class F>
   static void for_each_index(const cudnnTensorStruct& t, F f) {
@@ -494,8 +577,13 @@ inline cudnnStatus_t cudnnBackendExecute(cudnnHandle_t on, cudnnBackendDescripto
   for (std::size_t i = 0; i < numbers.size(); ++i) data[numbers[i]] = pointers[i];
   on_host::GraphRun graph{*configuration.graph, data};
   if (!graph.complete()) return CUDNN_STATUS_BAD_PARAM;
-  on_host::engines.last = configuration.engine.number;
+  if (plan.runs.exchange(true)) return CUDNN_STATUS_INTERNAL_ERROR;  // in another thread
+  on_host::engines.running();
+  std::atomic_ref{on_host::engines.last}.store(configuration.engine.number);
+  ++std::atomic_ref{on_host::engines.runs};
+  on_host::pass(configuration.engine.milliseconds);
   void* const workspace = pack.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   on_host::give(on->stream, [=, bytes = static_cast<std::size_t>(configuration.engine.workspace)]() mutable { graph.compute(workspace, bytes); });
+  plan.runs = false;
   return CUDNN_STATUS_SUCCESS;
 }

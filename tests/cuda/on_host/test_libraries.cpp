@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the kernels of cuDNN and cuBLASLt on the host, where stand-ins for both compute by definition. The tests check what the
-// libraries are asked for, in which layouts and with which algorithms. They also count the copies between layouts.
+// Tests the kernels of cuBLASLt on the host, where a stand-in computes by definition. The tests check what it is asked for. They
+// also count the copies between layouts in a step of ResNet-50, whose convolutions are cuDNN's.
 #include "../device_run.hpp"
 
 #include <map>
@@ -11,17 +11,12 @@
 #include <replicator/runtime/lowering.hpp>
 
 #include "../../support/resnet_step.hpp"
-#include "convolution_cases.hpp"
-#include "restored.hpp"
 
 namespace {
 
 using namespace replicator;
 using namespace replicator::detail;
 using namespace replicator::test;
-using cuda::cudnn::Forward;
-using cuda::cudnn::ToData;
-using cuda::cudnn::ToWeights;
 
 constexpr auto library = static_cast<std::size_t>(KernelTier::library), gpu = static_cast<std::size_t>(DeviceKind::cuda);
 
@@ -43,111 +38,9 @@ void check_library(const Op& op, const std::vector<AnyArray>& inputs, double tol
   check_close(got[0], want[0], tolerance, std::string{Op::name} + " of " + inputs[0].type().text() + " and " + inputs[1].type().text());
 }
 
-template <class Call>
-bool taken(int algorithm, cudnnDeterminism_t determinism, KernelChoice choice = {}) {
-  using Algorithm = decltype(Call::Performance::algo);
-  return cuda::cudnn::may_be_taken<Call>({static_cast<Algorithm>(algorithm), CUDNN_STATUS_SUCCESS, 1, 0, determinism, CUDNN_DEFAULT_MATH}, choice);
-}
-
 }  // namespace
 
-TEST_CASE("convolution by cuDNN, with channels last and row-major, agrees with plain loops") {
-  for (const bool nhwc : {true, false}) {
-    const Restored forward{on_host::forward};
-    const Restored to_data{on_host::to_data};
-    const Restored to_weights{on_host::to_weights};
-    on_host::forward.nhwc = on_host::to_data.nhwc = on_host::to_weights.nhwc = nhwc;
-    for (const auto& c : convolution_cases)
-      for (const auto dtype : {DType::float32, DType::bfloat16}) {
-        const AnyArray x = random_values({dtype, c.x}, 1), w = random_values({dtype, c.w}, 2), dy = random_values({dtype, c.y()}, 3);
-        const double tolerance = dtype == DType::float32 ? 2e-5 : 0.1;
-        check_library(Convolution{c.options}, {x, w}, tolerance);
-        check_library(ConvolutionBackwardData{c.options, c.x}, {dy, w}, tolerance);
-        check_library(ConvolutionBackwardWeights{c.options, c.w}, {x, dy}, tolerance);
-      }
-  }
-}
-
-TEST_CASE("convolutions ask for channels last and give them, row-major where cuDNN cannot or that is asked for") {
-  const auto& c = convolution_cases[0];
-  const auto layouts = [&](KernelChoice choice) {
-    const auto forward = make(Convolution{c.options}, {c.x, c.w}, choice), data = make(ConvolutionBackwardData{c.options, c.x}, {c.y(), c.w}, choice),
-               weights = make(ConvolutionBackwardWeights{c.options, c.w}, {c.x, c.y()}, choice);
-    std::vector<Layout> result;
-    for (const auto* made : {forward.get(), data.get(), weights.get()})
-      for (const auto* list : {&made->input_layouts, &made->output_layouts}) result.insert(result.end(), list->begin(), list->end());
-    return result;
-  };
-  const Layout x = channels_last(c.x), w = channels_last(c.w), y = channels_last(c.y());
-  CHECK(layouts({}) == std::vector{x, w, y, y, w, x, x, y, w});
-  CHECK(layouts({.row_major_images = true}) == std::vector<Layout>(9));
-  const Restored forward{on_host::forward};
-  const Restored to_data{on_host::to_data};
-  const Restored to_weights{on_host::to_weights};
-  on_host::forward.nhwc = on_host::to_data.nhwc = on_host::to_weights.nhwc = false;
-  for (const auto refusal : {CUDNN_STATUS_NOT_SUPPORTED, CUDNN_STATUS_BAD_PARAM}) {
-    on_host::forward.refusal = on_host::to_data.refusal = on_host::to_weights.refusal = refusal;
-    CHECK(layouts({}) == std::vector<Layout>(9));
-  }
-}
-
-TEST_CASE("what lies alike in both layouts is not copied: weights of 1x1, images of one channel or one pixel") {
-  const auto pointwise = make(Convolution{}, {{2, 5, 8, 6}, {7, 5, 1, 1}});
-  CHECK(pointwise->input_layouts == std::vector<Layout>{channels_last({2, 5, 8, 6}), Layout{}});
-  const auto grey = make(Convolution{}, {{3, 1, 6, 5}, {4, 1, 3, 2}});
-  CHECK(grey->input_layouts == std::vector<Layout>(2));
-  CHECK(grey->output_layouts[0] == channels_last({3, 4, 4, 4}));
-  const auto pixel = make(Convolution{}, {{2, 6, 1, 1}, {4, 6, 1, 1}});
-  CHECK(pixel->input_layouts == std::vector<Layout>(2));
-  CHECK(pixel->output_layouts[0].plain);
-}
-
-TEST_CASE("only algorithms that add products in one order are taken, any where that is asked for") {
-  CHECK(taken<Forward>(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_DETERMINISTIC));
-  CHECK(taken<Forward>(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_DETERMINISTIC));
-  CHECK(taken<ToData>(CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, CUDNN_DETERMINISTIC));
-  CHECK(taken<ToWeights>(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, CUDNN_DETERMINISTIC));
-  CHECK_FALSE(taken<Forward>(CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, CUDNN_DETERMINISTIC));
-  CHECK_FALSE(taken<Forward>(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_NON_DETERMINISTIC));
-  CHECK_FALSE(taken<ToData>(CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, CUDNN_DETERMINISTIC));
-  CHECK_FALSE(taken<ToWeights>(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_NON_DETERMINISTIC));
-  CHECK(taken<Forward>(CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, CUDNN_DETERMINISTIC, {.fastest = true}));
-  CHECK(taken<ToWeights>(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_NON_DETERMINISTIC, {.fastest = true}));
-}
-
-TEST_CASE("the first of the ranked algorithms that may be taken computes, in the memory it asked for") {
-  const auto& c = convolution_cases[0];
-  const AnyArray x = random_values({DType::float32, c.x}, 1), w = random_values({DType::float32, c.w}, 2), dy = random_values({DType::float32, c.y()}, 3);
-  (void)run_kernel_on(DeviceKind::cuda, Convolution{c.options}, {x, w});
-  (void)run_kernel_on(DeviceKind::cuda, ConvolutionBackwardData{c.options, c.x}, {dy, w});
-  (void)run_kernel_on(DeviceKind::cuda, ConvolutionBackwardWeights{c.options, c.w}, {x, dy});
-  CHECK(on_host::forward.last == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);  // Winograd was ranked first
-  CHECK(on_host::to_data.last == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1);
-  CHECK(on_host::to_weights.last == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
-  CHECK(make(Convolution{c.options}, {c.x, c.w})->scratch_bytes == 1024);
-  const Restored forward{on_host::forward};
-  on_host::forward.workspace = (std::size_t{1} << 30) + 1;
-  CHECK(make(Convolution{c.options}, {c.x, c.w}) == nullptr);  // plain loops are used
-  on_host::forward = {};
-  on_host::forward.algorithms.clear();
-  CHECK(make(Convolution{c.options}, {c.x, c.w}) == nullptr);
-}
-
-TEST_CASE("float32 is shortened to TF32 only where that is asked for") {
-  using cuda::cudnn::arithmetic_of;
-  CHECK(arithmetic_of(DType::float32, {}) == CUDNN_FMA_MATH);
-  CHECK(arithmetic_of(DType::float32, {.fastest = true}) == CUDNN_FMA_MATH);
-  CHECK(arithmetic_of(DType::float32, {.tf32 = true}) == CUDNN_DEFAULT_MATH);
-  CHECK(arithmetic_of(DType::bfloat16, {}) == CUDNN_TENSOR_OP_MATH);
-  const auto& c = convolution_cases[0];
-  const auto chosen = [&](DType dtype, KernelChoice choice) {
-    cuda::cudnn::ConvolutionProblem problem{{c.options, c.x, c.w, c.y()}, dtype, CUDNN_TENSOR_NHWC, arithmetic_of(dtype, choice)};
-    REQUIRE(cuda::cudnn::choose_algorithm<Forward>(problem, arithmetic_of(dtype, choice), choice));
-    return problem.convolution.get()->arithmetic;
-  };
-  CHECK(chosen(DType::float32, {}) == CUDNN_FMA_MATH);
-  CHECK(chosen(DType::float32, {.tf32 = true}) == CUDNN_TENSOR_OP_MATH);  // as cuDNN ranked it
-  CHECK(chosen(DType::bfloat16, {}) == CUDNN_TENSOR_OP_MATH);
+TEST_CASE("products of float32 are shortened to TF32 only where that is asked for") {
   const auto sum_of = [](KernelChoice choice, DType dtype = DType::float32) {
     REQUIRE(make(Matmul{}, {{3, 4}, {4, 5}}, choice, dtype));
     return on_host::described.compute;

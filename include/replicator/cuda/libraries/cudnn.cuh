@@ -58,8 +58,6 @@ inline Layout layout_in(cudnnTensorFormat_t format, const Shape& shape) {
 
 using Handle = Owner<cudnnHandle_t, &cudnnCreate, &cudnnDestroy>;
 using TensorDescriptor = Owner<cudnnTensorDescriptor_t, &cudnnCreateTensorDescriptor, &cudnnDestroyTensorDescriptor>;
-using FilterDescriptor = Owner<cudnnFilterDescriptor_t, &cudnnCreateFilterDescriptor, &cudnnDestroyFilterDescriptor>;
-using ConvolutionDescriptor = Owner<cudnnConvolutionDescriptor_t, &cudnnCreateConvolutionDescriptor, &cudnnDestroyConvolutionDescriptor>;
 using PoolingDescriptor = Owner<cudnnPoolingDescriptor_t, &cudnnCreatePoolingDescriptor, &cudnnDestroyPoolingDescriptor>;
 
 // Whether the plain calls take these sizes: they count in int, and take no tensor without elements.

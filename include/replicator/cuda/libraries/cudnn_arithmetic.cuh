@@ -22,12 +22,6 @@ inline Shape as_image(const Shape& shape) {
   return result;
 }
 
-// A tensor with channels last. Its shape has four axes.
-inline GraphTensor channels_last_tensor(std::int64_t number, const TensorType& type, bool passing = false) {
-  const auto& s = type.shape;
-  return {number, type.dtype, {s[0], s[1], s[2], s[3]}, {s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]}, passing};
-}
-
 struct ShapedTensor {
   cudnnBackendDescriptor_t tensor = nullptr;
   Shape shape;
@@ -49,7 +43,7 @@ class GraphArithmetic {
   // Passing tensors are numbered from `next` on.
   GraphArithmetic(OperationGraph& graph, std::int64_t next) : graph_{graph}, next_{next} {}
 
-  ShapedTensor passing(const TensorType& type) { return {graph_.tensor(channels_last_tensor(next_++, type, true)), type.shape}; }
+  ShapedTensor passing(const TensorType& type) { return {graph_.tensor(image_tensor(next_++, type, CUDNN_TENSOR_NHWC, true)), type.shape}; }
 
   // Adds the operations of an expression with one output, which is `result`. Values before it are in float32.
   void add(const Expression& e, std::span<const ShapedTensor> inputs, const ShapedTensor& result) {

@@ -1,183 +1,125 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of convolution on GPUs by cuDNN's plain calls, for float32 and bfloat16. Images and weights have channels last. They
-// are row-major where cuDNN cannot do that, or KernelChoice asks for it. Sums are in float32. float32 is shortened to TF32 only
-// where KernelChoice allows it.
+// Kernels of a convolution and of its two gradients on GPUs by cuDNN's graph interface, for float32 and bfloat16. Images and
+// weights have channels last. They are row-major where cuDNN cannot do that, or KernelChoice asks for it. Sums are in float32.
 //
-// The algorithm must add the products themselves, always in the same order. Of such algorithms it is the one that cuDNN expects
-// to be fastest on the calling thread's GPU. All GPUs of a process must be of one kind, because it makes its kernels for the first of them.
+// cudnn_plan.cuh says which engines may compute. Where none does, a plain loop runs, and a line on stderr says so.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
+#include <cstdint>
+#include <cstdio>
 #include <memory>
-#include <optional>
-#include <utility>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
 
-#include <replicator/cuda/launch.cuh>
 #include <replicator/cuda/libraries/cudnn.cuh>
+#include <replicator/cuda/libraries/cudnn_graph.cuh>
+#include <replicator/cuda/libraries/cudnn_graph_executable.cuh>
 #include <replicator/graph/kernel.hpp>
-#include <replicator/ops/convolution_shapes.hpp>
+#include <replicator/graph/operation.hpp>
+#include <replicator/ops/convolution.hpp>
 
 namespace replicator::detail::cuda::cudnn {
 
-// A convolution and its three tensors as cuDNN is given them.
-class ConvolutionProblem {
- public:
-  ConvolutionProblem(const ConvolutionShapes& s, DType dtype, cudnnTensorFormat_t format, cudnnMathType_t arithmetic) {
-    set_images(x, format, dtype, s.x);
-    set_images(y, format, dtype, s.y);
-    require(cudnnSetFilter4dDescriptor(w.get(), data_type(dtype), format, counted(s.w[0]), counted(s.w[1]), counted(s.w[2]), counted(s.w[3])),
-            "cudnnSetFilter4dDescriptor");
-    const auto& o = s.options;
-    require(cudnnSetConvolution2dDescriptor(convolution.get(), counted(o.padding.low[0]), counted(o.padding.low[1]), counted(o.stride[0]),
-                                            counted(o.stride[1]), counted(o.dilation[0]), counted(o.dilation[1]), CUDNN_CROSS_CORRELATION,
-                                            CUDNN_DATA_FLOAT),
-            "cudnnSetConvolution2dDescriptor");
-    require(cudnnSetConvolutionGroupCount(convolution.get(), counted(o.groups)), "cudnnSetConvolutionGroupCount");
-    set_arithmetic(arithmetic);
-  }
-  void set_arithmetic(cudnnMathType_t type) {
-    require(cudnnSetConvolutionMathType(convolution.get(), type), "cudnnSetConvolutionMathType");
-  }
-
-  // Whether cuDNN takes the convolution. It pads both sides alike.
-  static bool takes(const ConvolutionShapes& s, DType dtype) {
-    const auto& o = s.options;
-    return (dtype == DType::float32 || dtype == DType::bfloat16) && are_counted({&s.x, &s.w, &s.y}) &&
-           are_counted({o.padding.low, o.stride, o.dilation}) && o.padding.low == o.padding.high;
-  }
-
-  TensorDescriptor x, y;
-  FilterDescriptor w;
-  ConvolutionDescriptor convolution;
+// cuDNN's names for an operation with two inputs.
+struct ConvolutionNames {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t convolution, alpha, beta, first, second, result;
 };
+template <class Op>
+inline constexpr ConvolutionNames names_of{};
+template <>
+inline constexpr ConvolutionNames names_of<Convolution>{CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                                                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                                                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                                                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+                                                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                                                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                                                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y};
+template <>
+inline constexpr ConvolutionNames names_of<ConvolutionBackwardData>{CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                                                                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                                                                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                                                                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+                                                                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                                                                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                                                                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX};
+template <>
+inline constexpr ConvolutionNames names_of<ConvolutionBackwardWeights>{CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                                                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                                                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                                                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+                                                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                                                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                                                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW};
 
-inline constexpr float one = 1, zero = 0;
-inline constexpr int most_algorithms = 16;
+// A convolution, or one of its gradients, as cuDNN is given it.
+template <class Op>
+struct ConvolutionProblem {
+  Op operation;
+  TensorType first, second, result;
+  cudnnTensorFormat_t format;
 
-// The three kinds of call. `in_order` has the algorithms that add all products of two factors, always in the same order. NVIDIA's
-// manual calls them deterministic. So are Winograd's and Fourier's, but these add transformed factors. `rank` lists algorithms,
-// the fastest first.
-struct Forward {
-  using Performance = cudnnConvolutionFwdAlgoPerf_t;
-  static constexpr std::array in_order{CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-                                       CUDNN_CONVOLUTION_FWD_ALGO_GEMM};
-  static cudnnStatus_t rank(const ConvolutionProblem& p, int& count, Performance* ranked) {
-    return cudnnGetConvolutionForwardAlgorithm_v7(handle(), p.x.get(), p.w.get(), p.convolution.get(), p.y.get(), most_algorithms, &count, ranked);
-  }
-  static cudnnStatus_t workspace(const ConvolutionProblem& p, const Performance& by, std::size_t& bytes) {
-    return cudnnGetConvolutionForwardWorkspaceSize(handle(), p.x.get(), p.w.get(), p.convolution.get(), p.y.get(), by.algo, &bytes);
-  }
-  static cudnnStatus_t run(cudnnHandle_t on, const ConvolutionProblem& p, const Performance& by, const Launch& l) {
-    return cudnnConvolutionForward(on, &one, p.x.get(), l.inputs[0], p.w.get(), l.inputs[1], p.convolution.get(), by.algo, l.scratch,
-                                   by.memory, &zero, p.y.get(), l.outputs[0]);
-  }
-};
-struct ToData {
-  using Performance = cudnnConvolutionBwdDataAlgoPerf_t;
-  static constexpr std::array in_order{CUDNN_CONVOLUTION_BWD_DATA_ALGO_1};
-  static cudnnStatus_t rank(const ConvolutionProblem& p, int& count, Performance* ranked) {
-    return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle(), p.w.get(), p.y.get(), p.convolution.get(), p.x.get(), most_algorithms,
-                                                       &count, ranked);
-  }
-  static cudnnStatus_t workspace(const ConvolutionProblem& p, const Performance& by, std::size_t& bytes) {
-    return cudnnGetConvolutionBackwardDataWorkspaceSize(handle(), p.w.get(), p.y.get(), p.convolution.get(), p.x.get(), by.algo, &bytes);
-  }
-  static cudnnStatus_t run(cudnnHandle_t on, const ConvolutionProblem& p, const Performance& by, const Launch& l) {
-    return cudnnConvolutionBackwardData(on, &one, p.w.get(), l.inputs[1], p.y.get(), l.inputs[0], p.convolution.get(), by.algo, l.scratch,
-                                        by.memory, &zero, p.x.get(), l.outputs[0]);
-  }
-};
-struct ToWeights {
-  using Performance = cudnnConvolutionBwdFilterAlgoPerf_t;
-  static constexpr std::array in_order{CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1};
-  static cudnnStatus_t rank(const ConvolutionProblem& p, int& count, Performance* ranked) {
-    return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle(), p.x.get(), p.y.get(), p.convolution.get(), p.w.get(), most_algorithms,
-                                                         &count, ranked);
-  }
-  static cudnnStatus_t workspace(const ConvolutionProblem& p, const Performance& by, std::size_t& bytes) {
-    return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle(), p.x.get(), p.y.get(), p.convolution.get(), p.w.get(), by.algo, &bytes);
-  }
-  static cudnnStatus_t run(cudnnHandle_t on, const ConvolutionProblem& p, const Performance& by, const Launch& l) {
-    return cudnnConvolutionBackwardFilter(on, &one, p.x.get(), l.inputs[0], p.y.get(), l.inputs[1], p.convolution.get(), by.algo, l.scratch,
-                                          by.memory, &zero, p.w.get(), l.outputs[0]);
+  OperationGraph graph() const {
+    constexpr auto& names = names_of<Op>;
+    OperationGraph graph;
+    const auto tensor = [&](std::int64_t number, const TensorType& type) { return graph.tensor(image_tensor(number, type, format)); };
+    graph.add(graph.keep(Descriptor{names.operation})
+                  .set(names.convolution, convolution_descriptor(graph, operation.options))
+                  .set(names.first, tensor(0, first))
+                  .set(names.second, tensor(1, second))
+                  .set(names.result, tensor(2, result))
+                  .set(names.alpha, 1.0f)
+                  .set(names.beta, 0.0f));
+    return graph;
   }
 };
 
-// Whether an algorithm may be taken. cuDNN must call it deterministic as well. KernelChoice::fastest allows any.
-template <class Call>
-bool may_be_taken(const typename Call::Performance& by, const KernelChoice& choice) {
-  if (by.status != CUDNN_STATUS_SUCCESS) return false;
-  const bool known = std::find(Call::in_order.begin(), Call::in_order.end(), by.algo) != Call::in_order.end();
-  return choice.fastest || (known && by.determinism == CUDNN_DETERMINISTIC);
+// Says once on stderr that a plain loop computes a convolution, and why. `advice` says what helps.
+inline void tell_of_loop(const KernelRequest& request, std::string_view why, std::string_view advice) {
+  static std::mutex gate;
+  static auto& told = *new std::set<std::string>;
+  const std::string line = "replicator: " + std::string{request.operation.name()} + " of " + request.inputs[0].text() + " and " + request.inputs[1].text() +
+                           " (" + request.operation.attributes() + ") runs by a plain loop, which is many times slower than cuDNN: " + std::string{why} +
+                           ". " + std::string{advice} + "\n";
+  const std::lock_guard lock{gate};
+  if (told.insert(line).second) std::fputs(line.c_str(), stderr);
 }
 
-// The arithmetic of products. For float32, tensor cores know only TF32, so they are left out unless TF32 is allowed.
-inline cudnnMathType_t arithmetic_of(DType dtype, const KernelChoice& choice) {
-  if (dtype == DType::bfloat16) return CUDNN_TENSOR_OP_MATH;
-  return choice.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
-}
-
-// Chooses an algorithm, and sets the problem's arithmetic to the algorithm's. Empty where no algorithm that may be taken has a
-// small enough workspace.
-template <class Call>
-std::optional<typename Call::Performance> choose_algorithm(ConvolutionProblem& problem, cudnnMathType_t arithmetic, const KernelChoice& choice) {
-  std::array<typename Call::Performance, most_algorithms> ranked{};
-  int count = 0;
-  const auto status = Call::rank(problem, count, ranked.data());
-  if (declines(status)) return std::nullopt;
-  require(status, "the ranking of algorithms of a convolution");
-  for (int i = 0; i < count; ++i) {
-    auto by = ranked[static_cast<std::size_t>(i)];
-    if (!may_be_taken<Call>(by, choice)) continue;
-    // cuDNN may have ranked it with TF32 arithmetic.
-    problem.set_arithmetic(arithmetic == CUDNN_FMA_MATH ? arithmetic : by.mathType);
-    if (Call::workspace(problem, by, by.memory) == CUDNN_STATUS_SUCCESS && by.memory <= most_workspace) return by;
-  }
-  return std::nullopt;
-}
-
-template <class Call>
-class ConvolutionExecutable final : public Executable {
- public:
-  ConvolutionExecutable(ConvolutionProblem problem, const typename Call::Performance& by, cudnnTensorFormat_t format, const KernelRequest& request)
-      : problem_{std::move(problem)}, by_{by} {
-    for (const auto& input : request.inputs) input_layouts.push_back(layout_in(format, input.shape));
-    output_layouts = {layout_in(format, request.outputs[0].shape)};
-    in_place = {-1};
-    scratch_bytes = by_.memory;
-  }
-  void run(const Launch& launch) const override {
-    const cudnnHandle_t on = handle();
-    require(cudnnSetStream(on, stream_of(launch.stream)), "cudnnSetStream");
-    require(Call::run(on, problem_, by_, launch), "a convolution");
-  }
-
- private:
-  ConvolutionProblem problem_;
-  typename Call::Performance by_;
-};
-
-// Null, so that the plain loops are used, where cuDNN has no fitting algorithm.
-template <class Op, class Call>
+// Null, so that the plain loop runs, where cuDNN has no engine that may be taken. cuDNN is given no tensor that int cannot count.
+template <class Op>
 std::unique_ptr<Executable> make_convolution(const KernelRequest& request) {
-  const auto shapes = shapes_of(*request.operation.get<Op>(), request);
-  const DType dtype = request.outputs[0].dtype;
-  if (!ConvolutionProblem::takes(shapes, dtype)) return nullptr;
-  const auto arithmetic = arithmetic_of(dtype, request.choice);
+  const auto &first = request.inputs[0], &second = request.inputs[1], &result = request.outputs[0];
+  if (first.shape.elements() == 0 || second.shape.elements() == 0 || result.shape.elements() == 0) return nullptr;
+  if (result.dtype != DType::float32 && result.dtype != DType::bfloat16) {
+    tell_of_loop(request, "cuDNN is asked for float32 and bfloat16 only", "Compute it in one of these");
+    return nullptr;
+  }
+  if (!are_counted({&first.shape, &second.shape, &result.shape})) {
+    tell_of_loop(request, "a tensor has 2^31 elements or more", "Give each replica fewer images of a step");
+    return nullptr;
+  }
   for (const auto format : {CUDNN_TENSOR_NHWC, CUDNN_TENSOR_NCHW}) {
     if (format == CUDNN_TENSOR_NHWC && request.choice.row_major_images) continue;
-    ConvolutionProblem problem{shapes, dtype, format, arithmetic};
-    if (const auto by = choose_algorithm<Call>(problem, arithmetic, request.choice))
-      return std::make_unique<ConvolutionExecutable<Call>>(std::move(problem), *by, format, request);
+    const ConvolutionProblem<Op> problem{*request.operation.get<Op>(), first, second, result, format};
+    try {
+      return std::make_unique<GraphExecutable>([problem] { return problem.graph(); }, request, format);
+    } catch (const Unsupported&) {
+      continue;
+    }
   }
+  if (request.choice.fastest)
+    tell_of_loop(request, "cuDNN has no engine for it on this GPU", "Try numbers of channels that are multiples of 8, or another type");
+  else
+    tell_of_loop(request, "cuDNN has no engine for it on this GPU that adds in one fixed order",
+                 "Try numbers of channels that are multiples of 8, or allow more engines by --fastest-kernels");
   return nullptr;
 }
 
-inline constexpr Kernel convolution{"cuDNN convolution", &make_convolution<Convolution, Forward>};
-inline constexpr Kernel convolution_backward_data{"cuDNN convolution", &make_convolution<ConvolutionBackwardData, ToData>};
-inline constexpr Kernel convolution_backward_weights{"cuDNN convolution", &make_convolution<ConvolutionBackwardWeights, ToWeights>};
+inline constexpr Kernel convolution{"cuDNN convolution", &make_convolution<Convolution>};
+inline constexpr Kernel convolution_backward_data{"cuDNN convolution", &make_convolution<ConvolutionBackwardData>};
+inline constexpr Kernel convolution_backward_weights{"cuDNN convolution", &make_convolution<ConvolutionBackwardWeights>};
 
 inline const bool convolution_registered =
     register_kernel<Convolution>(DeviceKind::cuda, KernelTier::library, &convolution) &&

@@ -7,30 +7,23 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include <replicator/core/error.hpp>
-#include <replicator/cuda/launch.cuh>
 #include <replicator/cuda/libraries/cudnn_arithmetic.cuh>
 #include <replicator/cuda/libraries/cudnn_graph.cuh>
+#include <replicator/cuda/libraries/cudnn_graph_executable.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/fusion/fused_convolution.hpp>
 
 namespace replicator::detail::cuda::cudnn {
 
+// A fused convolution as cuDNN is given it. Bound tensors are numbered as in the operation: inputs, then outputs.
 struct FusedProblem {
   FusedConvolution operation;
   std::vector<TensorType> inputs, outputs;
-  KernelChoice choice;
 
-  DType dtype() const { return outputs[0].dtype; }
-  // Bound tensors are numbered as in the operation: inputs, then outputs.
   OperationGraph graph() const {
     OperationGraph graph;
     GraphArithmetic arithmetic{graph, static_cast<std::int64_t>(inputs.size() + outputs.size())};
@@ -42,7 +35,7 @@ struct FusedProblem {
     if (operation.has_prologue()) arithmetic.add(operation.prologue, std::span{in}.first(n), x);
     const auto y = operation.has_epilogue() ? arithmetic.passing({DType::float32, outputs[0].shape}) : out[0];
     graph.add(graph.keep(Descriptor{CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR})
-                  .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution(graph))
+                  .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution_descriptor(graph, operation.options))
                   .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x.tensor)
                   .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, in[n].tensor)
                   .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y.tensor)
@@ -66,72 +59,16 @@ struct FusedProblem {
   static TensorType channels(const TensorType& sums) { return {sums.dtype, {1, sums.shape[0], 1, 1}}; }
   static ShapedTensor bound(OperationGraph& graph, std::size_t number, const TensorType& type) {
     const Shape shape = as_image(type.shape);
-    return {graph.tensor(channels_last_tensor(static_cast<std::int64_t>(number), {type.dtype, shape})), shape};
+    return {graph.tensor(image_tensor(static_cast<std::int64_t>(number), {type.dtype, shape}, CUDNN_TENSOR_NHWC)), shape};
   }
-  // The channels of x and w decide the groups.
-  cudnnBackendDescriptor_t convolution(OperationGraph& graph) const {
-    const auto pair = [](const Extents2d& extents) { return std::vector<std::int64_t>(extents.begin(), extents.end()); };
-    const auto& options = operation.options;
-    const auto dilation = pair(options.dilation), stride = pair(options.stride), low = pair(options.padding.low), high = pair(options.padding.high);
-    return graph.keep(Descriptor{CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR})
-        .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
-        .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
-        .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2})
-        .set_all(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::span{dilation})
-        .set_all(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::span{stride})
-        .set_all(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, std::span{low})
-        .set_all(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, std::span{high})
-        .finalise()
-        .get();
-  }
-};
-
-// Runs the graph by an execution plan. A plan is for one GPU. It is made at the first launch on that GPU, which is never
-// captured. All GPUs of a job are of one kind, so cuDNN ranks the same engines the same way on each.
-class FusedExecutable final : public Executable {
- public:
-  explicit FusedExecutable(FusedProblem problem) : problem_{std::move(problem)} {
-    for (const auto& input : problem_.inputs) input_layouts.push_back(layout(input.shape));
-    for (const auto& output : problem_.outputs) output_layouts.push_back(layout(output.shape));
-    in_place.assign(problem_.outputs.size(), -1);
-    scratch_bytes = plan().workspace();
-  }
-  // Throws DeviceError on a GPU for which cuDNN has no such plan, or only one that needs more scratch memory.
-  void run(const Launch& launch) const override {
-    const std::lock_guard lock{gate_};  // a plan must not run in two threads at once
-    const auto& by = plan();
-    if (by.workspace() > scratch_bytes)
-      throw DeviceError{"cuDNN needs " + std::to_string(by.workspace()) + " bytes of scratch on this GPU, but " + std::to_string(scratch_bytes) +
-                        " on the GPU that the step was planned for: all GPUs of a job must be of one kind"};
-    const cudnnHandle_t on = handle();
-    require(cudnnSetStream(on, stream_of(launch.stream)), "cudnnSetStream");
-    std::vector<const std::byte*> data(launch.inputs, launch.inputs + problem_.inputs.size());
-    data.insert(data.end(), launch.outputs, launch.outputs + problem_.outputs.size());
-    by.run(on, data, launch.scratch);
-  }
-
- private:
-  static Layout layout(const Shape& shape) { return shape.rank() == 4 ? layout_in(CUDNN_TENSOR_NHWC, shape) : Layout{}; }
-  // Of the current GPU. The caller holds the gate, or nobody else knows the object yet.
-  const ExecutionPlan& plan() const {
-    int device = 0;
-    REPLICATOR_CUDA_CHECK(cudaGetDevice(&device));
-    auto& plan = plans_[device];
-    if (!plan) plan = make_plan(problem_.graph(), problem_.dtype(), problem_.choice);
-    return *plan;
-  }
-
-  FusedProblem problem_;
-  mutable std::mutex gate_;
-  mutable std::map<int, std::unique_ptr<const ExecutionPlan>> plans_;  // by GPU
 };
 
 inline std::unique_ptr<Executable> make_fused_convolution(const KernelRequest& r) {
   const auto empty = [](const TensorType& type) { return type.shape.elements() == 0; };
   if (r.choice.row_major_images || std::any_of(r.inputs.begin(), r.inputs.end(), empty) || empty(r.outputs[0])) return nullptr;
   try {
-    return std::make_unique<FusedExecutable>(
-        FusedProblem{*r.operation.get<FusedConvolution>(), {r.inputs.begin(), r.inputs.end()}, {r.outputs.begin(), r.outputs.end()}, r.choice});
+    const FusedProblem problem{*r.operation.get<FusedConvolution>(), {r.inputs.begin(), r.inputs.end()}, {r.outputs.begin(), r.outputs.end()}};
+    return std::make_unique<GraphExecutable>([problem] { return problem.graph(); }, r, CUDNN_TENSOR_NHWC);
   } catch (const Unsupported&) {
     return nullptr;
   }

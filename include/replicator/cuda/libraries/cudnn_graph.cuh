@@ -3,14 +3,9 @@
 // descriptor. It is given attributes, then finalised, and from then on only read. Names are those of NVIDIA's cuDNN backend reference.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,7 +13,7 @@
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/shape.hpp>
 #include <replicator/cuda/libraries/cudnn.cuh>
-#include <replicator/devices/kernel_choice.hpp>
+#include <replicator/ops/convolution.hpp>
 
 namespace replicator::detail::cuda::cudnn {
 
@@ -149,102 +144,28 @@ class OperationGraph {
   std::vector<cudnnBackendDescriptor_t> operations_;
 };
 
-using NumericalNotes = std::vector<cudnnBackendNumericalNote_t>;
-
-// Whether an engine with these notes may be taken. As with the plain calls, it must add the products themselves, always in the
-// same order. For float32 it must not use tensor cores. KernelChoice allows more.
-inline bool may_be_taken(const NumericalNotes& notes, DType dtype, const KernelChoice& choice) {
-  const auto has = [&](std::initializer_list<cudnnBackendNumericalNote_t> any) {
-    return std::find_first_of(notes.begin(), notes.end(), any.begin(), any.end()) != notes.end();
-  };
-  if (dtype == DType::float32 && !choice.tf32 && has({CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS})) return false;
-  return choice.fastest ||
-         !has({CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, CUDNN_NUMERICAL_NOTE_FFT,
-               CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6,
-               CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13});
+// Images, or weights of a convolution, in a format. The shape has four axes.
+inline GraphTensor image_tensor(std::int64_t number, const TensorType& type, cudnnTensorFormat_t format, bool passing = false) {
+  const auto& s = type.shape;
+  GraphTensor result{number, type.dtype, {s[0], s[1], s[2], s[3]}, {s[1] * s[2] * s[3], s[2] * s[3], s[3], 1}, passing};
+  if (format == CUDNN_TENSOR_NHWC) result.strides = {s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]};
+  return result;
 }
 
-// A graph with its engine. Of the engines that may be taken it is the one that cuDNN expects to be fastest.
-class ExecutionPlan {
- public:
-  // Throws Unsupported where no engine that may be taken has a small enough workspace.
-  ExecutionPlan(OperationGraph graph, cudnnHandle_t on, DType dtype, const KernelChoice& choice)
-      : graph_{std::move(graph)} {
-    const Descriptor& whole = graph_.finalise(on);
-    for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-      if (take_first(whole, on, mode, dtype, choice)) return;
-    throw Unsupported{};
-  }
-  std::size_t workspace() const { return workspace_; }
-
-  // Reads and writes data[i] as the tensor with number i. The workspace has workspace() bytes.
-  void run(cudnnHandle_t on, std::span<const std::byte* const> data, const std::byte* workspace) const {
-    std::vector<std::int64_t> numbers(data.size());
-    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::int64_t>(i);
-    Descriptor pack{CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR};
-    pack.set_all(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const std::int64_t>{numbers})
-        .set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, data)
-        .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace)
-        .finalise();
-    require(cudnnBackendExecute(on, plan_->get(), pack.get()), "cudnnBackendExecute");
-  }
-
- private:
-  static std::vector<Descriptor> ranked(const Descriptor& heuristics) {
-    std::vector<Descriptor> result;
-    std::vector<cudnnBackendDescriptor_t> filled;
-    const auto count = heuristics.count<cudnnBackendDescriptor_t>(CUDNN_ATTR_ENGINEHEUR_RESULTS);
-    for (std::int64_t i = 0; i < count; ++i) filled.push_back(result.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
-    if (count > 0) heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, filled);
-    while (result.size() > filled.size()) result.pop_back();
-    return result;
-  }
-  static NumericalNotes notes_of(const Descriptor& configuration) {
-    const Descriptor engine{CUDNN_BACKEND_ENGINE_DESCRIPTOR};
-    std::vector<cudnnBackendDescriptor_t> filled{engine.get()};
-    configuration.read(CUDNN_ATTR_ENGINECFG_ENGINE, filled);
-    NumericalNotes notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
-    engine.read(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, notes);
-    return notes;
-  }
-  bool take_first(const Descriptor& whole, cudnnHandle_t on, cudnnBackendHeurMode_t mode, DType dtype, const KernelChoice& choice) try {
-    Descriptor heuristics{CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR};
-    heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole.get()).set(CUDNN_ATTR_ENGINEHEUR_MODE, mode).finalise();
-    auto configurations = ranked(heuristics);
-    for (auto& configuration : configurations)
-      if (may_be_taken(notes_of(configuration), dtype, choice) && take(std::move(configuration), on)) return true;
-    return false;
-  } catch (const Unsupported&) {
-    return false;  // that mode ranks nothing for such a graph
-  }
-  bool take(Descriptor configuration, cudnnHandle_t on) try {
-    Descriptor plan{CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
-    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, on).set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration.get()).finalise();
-    std::vector<std::int64_t> bytes(1);
-    plan.read(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, bytes);
-    if (static_cast<std::size_t>(bytes.at(0)) > most_workspace) return false;
-    workspace_ = static_cast<std::size_t>(bytes[0]);
-    configuration_.emplace(std::move(configuration));
-    plan_.emplace(std::move(plan));
-    return true;
-  } catch (const Unsupported&) {
-    return false;  // the next engine
-  }
-
-  OperationGraph graph_;
-  std::optional<Descriptor> configuration_, plan_;
-  std::size_t workspace_ = 0;
-};
-
-// Makes a plan for the current GPU. A plan may use the handle that it was made with, in any thread that runs it. So this handle
-// belongs to the process, and threads take turns with it.
-inline std::unique_ptr<const ExecutionPlan> make_plan(OperationGraph graph, DType dtype, const KernelChoice& choice) {
-  static std::mutex gate;
-  static auto& handles = *new std::map<int, Handle>;  // by GPU; never destroyed, as those of handle_for_current_gpu
-  int device = 0;
-  REPLICATOR_CUDA_CHECK(cudaGetDevice(&device));
-  const std::lock_guard lock{gate};
-  return std::make_unique<const ExecutionPlan>(std::move(graph), handles[device].get(), dtype, choice);
+// How a convolution moves its windows. The channels of its tensors tell the groups. Sums are in float32.
+inline cudnnBackendDescriptor_t convolution_descriptor(OperationGraph& graph, const ConvolutionOptions& options) {
+  const auto pair = [](const Extents2d& extents) { return std::vector<std::int64_t>(extents.begin(), extents.end()); };
+  const auto dilation = pair(options.dilation), stride = pair(options.stride), low = pair(options.padding.low), high = pair(options.padding.high);
+  return graph.keep(Descriptor{CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR})
+      .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
+      .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
+      .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2})
+      .set_all(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::span{dilation})
+      .set_all(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::span{stride})
+      .set_all(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, std::span{low})
+      .set_all(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, std::span{high})
+      .finalise()
+      .get();
 }
 
 }  // namespace replicator::detail::cuda::cudnn

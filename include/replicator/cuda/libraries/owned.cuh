@@ -4,8 +4,10 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,6 +31,35 @@ class Owned {
  private:
   T value_;
 };
+
+using DeviceBytes = Owned<void*, &cudaFree>;
+using OwnedStream = Owned<cudaStream_t, &cudaStreamDestroy>;
+using OwnedEvent = Owned<cudaEvent_t, &cudaEventDestroy>;
+
+// Memory of the current GPU. Empty where that much is not free.
+inline std::optional<DeviceBytes> device_bytes(std::size_t bytes) {
+  void* memory = nullptr;
+  if (cudaMalloc(&memory, bytes) == cudaSuccess) return std::optional<DeviceBytes>{std::in_place, memory};
+  (void)cudaGetLastError();  // clears the error: the next check must not find it
+  return std::nullopt;
+}
+// A stream of the current GPU that waits for no other.
+inline OwnedStream make_stream() {
+  cudaStream_t stream = nullptr;
+  REPLICATOR_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return OwnedStream{stream};
+}
+// An event that notes the time.
+inline OwnedEvent make_event() {
+  cudaEvent_t event = nullptr;
+  REPLICATOR_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDefault));
+  return OwnedEvent{event};
+}
+inline int current_gpu() {
+  int device = 0;
+  REPLICATOR_CUDA_CHECK(cudaGetDevice(&device));
+  return device;
+}
 
 // The handles that threads have left behind, by GPU. They are never destroyed: at the end of a program the library may already
 // be gone, and destroying a handle then crashes.
@@ -80,9 +111,7 @@ class HandlesOfThread {
 template <class Handle, class... Given>
 auto handle_for_current_gpu(Given... given) {
   thread_local HandlesOfThread<Handle> own;
-  int device = 0;
-  REPLICATOR_CUDA_CHECK(cudaGetDevice(&device));
-  return own.of(device, given...).get();
+  return own.of(current_gpu(), given...).get();
 }
 
 }  // namespace replicator::detail::cuda
