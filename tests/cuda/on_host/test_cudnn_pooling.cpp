@@ -164,6 +164,24 @@ TEST_CASE("our kernel pools what cuDNN refuses, which is found out while a step 
   CHECK(kernel(MaxPool{options}, DType::bfloat16) == "cuDNN max pool");
 }
 
+TEST_CASE("cuDNN is tried with the descriptors of the real images, but for their number") {
+  const PoolingOptions options{{3, 2}, {2, 1}, {1, 0}};
+  const Shape x{5, 3, 9, 8}, y = replicator::detail::pooled_shape(x, options);
+  const auto tried = [&](const auto& op, const TensorType& input, bool is_last) {
+    (void)made(op, input, is_last ? channels_last(input.shape) : Layout{});
+    const auto of = [](const cudnnTensorStruct& t) { return Shape{t.extents[0], t.extents[1], t.extents[2], t.extents[3]}; };
+    CHECK(of(on_host::pooled.x) == Shape{1, 3, 9, 8});
+    CHECK(of(on_host::pooled.y) == Shape{1, 3, y[2], y[3]});
+    CHECK(on_host::pooled.x.format == (is_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW));
+    CHECK((on_host::pooled.pooling.padding[0] == 1 && on_host::pooled.pooling.padding[1] == 0));
+    CHECK((on_host::pooled.pooling.stride[0] == 2 && on_host::pooled.pooling.stride[1] == 1));
+  };
+  for (const bool is_last : {false, true}) {
+    tried(MaxPool{options}, {DType::bfloat16, x}, is_last);
+    tried(AveragePoolTranspose{options, x}, {DType::float32, y}, is_last);
+  }
+}
+
 TEST_CASE("a step says which poolings are cuDNN's, and its losses are the CPU's") {
   const auto train_on = [](const char* devices) {
     const char* const arguments[] = {"--replicas", "2", "--input-threads", "1", "--devices", devices};

@@ -7,12 +7,13 @@
 // more than rounding. The other reason is that cuDNN asks for the maxima, which that operation is not given.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
 #include <utility>
 
+#include <replicator/core/error.hpp>
+#include <replicator/core/shape.hpp>
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/image_layout.cuh>
 #include <replicator/cuda/launch.cuh>
@@ -98,22 +99,16 @@ class PoolingExecutable final : public Executable {
   PoolingProblem problem_;
 };
 
-using DeviceBytes = Owned<void*, &cudaFree>;
-inline DeviceBytes device_bytes(const Shape& shape, DType dtype) {
-  void* bytes = nullptr;
-  REPLICATOR_CUDA_CHECK(cudaMalloc(&bytes, static_cast<std::size_t>(shape.elements()) * size_of(dtype)));
-  return DeviceBytes{bytes};
-}
-// Whether cuDNN computes poolings like this one. It only says so when it runs, and then it is too late to take another kernel. So
-// it is tried on one window, of an image with as many channels.
+// Whether cuDNN computes this pooling. It only says so when it runs, and then it is too late to take another kernel. So it is
+// tried on one image, with the descriptors of the real ones. Throws DeviceError where the GPU has no memory for that image.
 template <class Call>
-bool is_computed(PoolingOptions o, cudnnPoolingMode_t mode, std::int64_t channels, DType dtype, cudnnTensorFormat_t format) {
-  o.padding = {};
-  const Shape x{1, channels, o.window[0], o.window[1]}, y{1, channels, 1, 1};
+bool is_computed(const PoolingOptions& o, cudnnPoolingMode_t mode, Shape x, Shape y, DType dtype, cudnnTensorFormat_t format) {
+  x[0] = y[0] = 1;
   const PoolingProblem problem{o, mode, x, y, dtype, format};
-  const DeviceBytes of_x = device_bytes(x, dtype), of_y = device_bytes(y, dtype);
+  const auto of_x = device_bytes(TensorType{dtype, x}.bytes()), of_y = device_bytes(TensorType{dtype, y}.bytes());
+  if (!of_x || !of_y) throw DeviceError{"the GPU has no memory to try a pooling of " + TensorType{dtype, x}.text() + ": give each replica smaller images"};
   require(cudnnSetStream(handle(), nullptr), "cudnnSetStream");
-  const auto status = Call::run(handle(), problem, (Call::gives_x ? of_y : of_x).get(), (Call::gives_x ? of_x : of_y).get());
+  const auto status = Call::run(handle(), problem, (Call::gives_x ? of_y : of_x)->get(), (Call::gives_x ? of_x : of_y)->get());
   if (declines(status)) return false;
   require(status, "a pooling");
   REPLICATOR_CUDA_CHECK(cudaStreamSynchronize(nullptr));
@@ -129,7 +124,7 @@ std::unique_ptr<Executable> make_pooling(const KernelRequest& request) {
   if (!PoolingProblem::takes(op.options, x, y, output.dtype)) return nullptr;
   const ImageLayout layout = image_layout(request.offered[0], input.shape);
   const auto format = layout.channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
-  if (!is_computed<Call>(op.options, pooling_mode(op), x[1], output.dtype, format)) return nullptr;
+  if (!is_computed<Call>(op.options, pooling_mode(op), x, y, output.dtype, format)) return nullptr;
   return std::make_unique<PoolingExecutable<Call>>(PoolingProblem{op.options, pooling_mode(op), x, y, output.dtype, format}, layout, request);
 }
 
