@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pretend kind of device in place of `cuda`, to find missing copies and waits. Only its own queues can access its
-// memory, and the devices that have been given access can read it. Queues run their work, in random order, at some time
-// before they are waited for; the kernels are the CPU's. So a missing copy or wait crashes or changes bits. Captured
-// work is repeated exactly as it was given. It sees nothing of the current step but memory.
+// memory, and the devices that have been given access can read it. Queues run their work later (pretend_queues.hpp); the
+// kernels are the CPU's. So a missing copy crashes or changes bits, and a missing wait is refused. Captured work is
+// repeated exactly as it was given. It sees nothing of the current step but memory.
 #pragma once
 
-#include <sys/mman.h>
-
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,6 +36,7 @@
 #include <replicator/ops/movement/transpose.hpp>
 #include <replicator/ops/random.hpp>
 
+#include "pretend_queues.hpp"
 #include "wrapped.hpp"
 
 namespace replicator::test {
@@ -50,105 +45,12 @@ using namespace replicator::detail;
 
 namespace pretend {
 
-inline constexpr int devices = 8;
-
-struct Work;
 inline std::atomic<int> host_blocks{0};  // of memory that was given out for copies, or pinned
-
-// Of all that follows: devices look into each other's memory.
-inline std::mutex gate;
-
-// When a device hangs nothing is given back any more: its queues may still be at it. What would have been is done when the test is over.
-inline std::atomic<bool> abandoned{false};
-struct Kept {
-  std::mutex mutex;
-  std::vector<std::function<void()>> give_back;
-};
-inline Kept kept;
-template <class GiveBack>
-bool keep(GiveBack give_back) {
-  if (!abandoned) return false;
-  const std::lock_guard lock{kept.mutex};
-  kept.give_back.push_back(std::move(give_back));
-  return true;
-}
-
-// What a device has room for, at addresses that nobody touches but while its queues work.
-class Memory {
- public:
-  std::byte* allocate(std::size_t bytes) {
-    if (!base_) base_ = static_cast<std::byte*>(::mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (blocks_.empty()) used_ = 0;
-    auto* const data = base_ + used_;
-    used_ += (bytes + page - 1) / page * page;
-    if (used_ > room) throw DeviceError{"a pretended device is full"};
-    blocks_.emplace_back(data, bytes);
-    return data;
-  }
-  void release(std::byte* data) {
-    std::erase_if(blocks_, [&](const auto& block) { return block.first == data; });
-    if (blocks_.empty() && base_) ::madvise(base_, used_, MADV_DONTNEED);
-  }
-  void protect(int protection) const {
-    if (used_) ::mprotect(base_, used_, protection);
-  }
-  bool holds(const std::byte* pointer) const {
-    return std::any_of(blocks_.begin(), blocks_.end(), [&](const auto& block) { return pointer >= block.first && pointer <= block.first + block.second; });
-  }
-  bool empty() const { return blocks_.empty(); }
-  std::size_t blocks() const { return blocks_.size(); }
-
- private:
-  static constexpr std::size_t page = 4096, room = std::size_t{1} << 30;
-
-  std::byte* base_ = nullptr;
-  std::size_t used_ = 0;
-  std::vector<std::pair<std::byte*, std::size_t>> blocks_;
-};
-
-struct Device {
-  Memory memory;
-  std::set<int> reached;  // devices whose memory it reads
-  std::vector<Work*> queues;
-  std::atomic<int> captures{0}, events{0};
-  PhiloxStream random{17, 0};  // draws what runs next
-  bool sleeps = false;
-  bool held = false;                              // works when it is waited for, and by no other chance
-  bool lost = false;                              // it folds no more
-  std::atomic<bool> stuck{false};                 // it does nothing more
-  std::atomic<bool> fails{false}, failed{false};  // its next fold does, which is told when the device is waited for
-
-  bool owns(const std::byte* pointer) {
-    const std::lock_guard lock{gate};
-    return memory.holds(pointer);
-  }
-  bool reads(const std::byte* pointer);
-  void open();
-  void close();
-};
-inline std::array<Device, devices>& all() {
-  static std::array<Device, devices> result;
-  return result;
-}
-inline Device& device(int index) { return all().at(static_cast<std::size_t>(index)); }
-
-inline bool Device::reads(const std::byte* pointer) {
-  const std::lock_guard lock{gate};
-  return memory.holds(pointer) || std::any_of(reached.begin(), reached.end(), [&](int peer) { return device(peer).memory.holds(pointer); });
-}
-inline void Device::open() {
-  for (const int peer : reached) device(peer).memory.protect(PROT_READ);
-  memory.protect(PROT_READ | PROT_WRITE);
-}
-inline void Device::close() {
-  memory.protect(PROT_NONE);
-  for (const int peer : reached) device(peer).memory.protect(PROT_NONE);
-}
 
 // Why devices do not reach each other; empty where they do.
 inline std::string apart;
 inline std::string reach(int index, int peer) {
-  const std::lock_guard lock{gate};
+  const Locked locked;
   if (apart.empty()) device(index).reached.insert(peer);
   return apart;
 }
@@ -166,24 +68,6 @@ inline void misread_into(int index, bool copies, std::byte* to, const std::byte*
 inline thread_local int entered = -1;  // by this thread
 inline std::set<int> made_on;          // which devices had been entered where kernels were made
 
-using Tasks = std::vector<std::function<void()>>;
-// How often it was recorded, and how often it has happened.
-struct PretendedEvent {
-  int index = 0;
-  std::uint64_t recorded = 0, happened = 0;
-};
-struct Entry {
-  std::function<void()> task;         // or
-  PretendedEvent* records = nullptr;  // or
-  PretendedEvent* waits = nullptr;
-  std::uint64_t number = 0;  // of the record
-};
-struct Work {
-  int index = 0;
-  std::deque<Entry> queued;
-  Tasks captured;
-  bool captures = false, spoiled = false;  // spoiled: what is captured cannot be kept
-};
 struct Counts {
   std::atomic<int> given{0}, captures{0}, replays{0}, abandoned{0}, merged{0};  // given: tasks, one by one, replays left out
   std::atomic<std::int64_t> from_host{0}, to_host{0};                           // bytes that were copied
@@ -194,95 +78,12 @@ inline std::vector<const std::byte*> copied;  // where to, in the order in which
 inline void require(int index) {
   if (index >= devices) throw DeviceError{"there are 8 pretended devices"};
 }
-inline std::byte* allocate(int index, std::size_t bytes) {
-  const std::lock_guard lock{gate};
-  return device(index).memory.allocate(bytes);
-}
-inline void release(int index, std::byte* data, std::size_t bytes) noexcept {
-  if (keep([=] { release(index, data, bytes); })) return;
-  const std::lock_guard lock{gate};
-  device(index).memory.release(data);
-}
-inline void* make_queue(int index) {
-  const std::lock_guard lock{gate};
-  auto* const work = new Work;
-  work->index = index;
-  device(index).queues.push_back(work);
-  return work;
-}
-
-// One entry of some queue of the device, drawn at random, that need not wait; false where there is none.
-inline bool advance(Device& own) {
-  if (own.stuck) return false;
-  std::vector<Work*> ready;
-  for (auto* work : own.queues)
-    if (!work->queued.empty() && !(work->queued.front().waits && work->queued.front().waits->happened < work->queued.front().number)) ready.push_back(work);
-  if (ready.empty()) return false;
-  auto& work = *ready[own.random.below(static_cast<std::uint32_t>(ready.size()))];
-  const Entry entry = std::move(work.queued.front());
-  work.queued.pop_front();
-  if (entry.records) entry.records->happened = std::max(entry.records->happened, entry.number);
-  if (!entry.task) return true;
-  own.open();
-  entry.task();
-  own.close();
-  return true;
-}
-// Queues work whenever they like, and for a while not at all.
-inline void idle(Device& own) {
-  if (own.held) return;
-  if (own.random.below(16) == 0) own.sleeps = !own.sleeps;
-  if (own.sleeps) return;
-  while (own.random.below(3) != 0 && advance(own)) {
-  }
-}
-// Where its own queues cannot go on, those of others must.
-template <class Done>
-void advance_until(int index, Done done) {
-  const std::lock_guard lock{gate};
-  while (!done())
-    if (!advance(device(index)) && std::none_of(all().begin(), all().end(), [](Device& other) { return advance(other); }))
-      throw std::logic_error{"queues wait for each other, or for events that nobody records"};
-}
-inline void drain(Work& work) {
-  advance_until(work.index, [&] { return work.queued.empty(); });
-}
-// All that any queue was given is done: also what nobody waits for, like the inputs of the next step.
-inline void settle() {
-  for (int index = 0; index < devices; ++index)
-    advance_until(index, [index] { return std::all_of(device(index).queues.begin(), device(index).queues.end(), [](auto* work) { return work->queued.empty(); }); });
-}
-inline void synchronise(void* queue) {
+inline void enqueue(void* queue, Task task) {
   auto& work = *static_cast<Work*>(queue);
-  if (work.captures) {
-    work.spoiled = true;
-    throw DeviceError{"a queue that captures was waited for"};
-  }
-  if (abandoned) throw DeviceError{"a pretended device hangs"};
-  drain(work);
-  if (device(work.index).failed) throw DeviceError{"the device has failed"};
-}
-inline void abandon() noexcept { abandoned = true; }
-inline bool is_abandoned() noexcept { return abandoned; }
-inline void destroy_queue(int index, void* queue) noexcept {
-  if (keep([=] { destroy_queue(index, queue); })) return;
-  drain(*static_cast<Work*>(queue));
-  const std::lock_guard lock{gate};
-  std::erase(device(index).queues, static_cast<Work*>(queue));
-  delete static_cast<Work*>(queue);
-}
-template <class Make>
-void put(Work& work, Make make) {
-  auto& own = device(work.index);
-  const std::lock_guard lock{gate};
-  work.queued.push_back(make());
-  idle(own);
-}
-inline void enqueue(void* queue, std::function<void()> what) {
-  auto& work = *static_cast<Work*>(queue);
-  if (work.captures) return work.captured.push_back(std::move(what));
+  if (work.spoiled) throw DeviceError{"a queue was given work whose capture is lost"};
+  if (work.captures) return work.captured.push_back(std::move(task));
   ++counts.given;
-  put(work, [&] { return Entry{.task = std::move(what)}; });
+  put(work, task);
 }
 // Memory of the host that was given out for copies, or pinned, by where it ends.
 struct Pinned {
@@ -302,7 +103,7 @@ inline Pinned pinned;
 // If all memory can be pinned, copying unpinned memory is a mistake: the copy waits until the queue has done all its
 // work, and cannot be captured.
 inline void require_pinned(const Work& work, const std::byte* host) {
-  const std::lock_guard lock{gate};
+  const Locked locked;
   if (pinned.all && (work.captures || !work.queued.empty()) && !pinned.holds(host))
     throw std::logic_error{"a copy of memory that is not pinned waits for what the queue has to do before, and for ever where that hangs"};
 }
@@ -314,33 +115,46 @@ inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t 
   if (!own.owns(to)) require_pinned(*static_cast<Work*>(queue), to);
   if (!own.reads(from) && !own.owns(to)) throw std::logic_error{"a device was asked to copy within the host's memory, for which CUDA waits without end"};
   const auto from_host = own.reads(from) ? 0 : static_cast<std::int64_t>(bytes), to_host = own.owns(to) ? 0 : static_cast<std::int64_t>(bytes);
-  enqueue(queue, [=] {
+  const auto run = [=] {
     std::memcpy(to, from, bytes);
     misread_into(index, true, to, from);
-    copied.push_back(to);
+    const Unseen unseen;
+    if (!by_threads) copied.push_back(to);
     counts.from_host += from_host, counts.to_host += to_host;
-  });
+  };
+  enqueue(queue, {run, {{from, bytes, false}, {to, bytes, true}}, "a copy"});
 }
 inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* left, const std::byte* right, std::int64_t elements) {
   const int index = static_cast<Work*>(queue)->index;
   auto& own = device(index);
   if (own.lost) throw DeviceError{"the device is lost"};
   if (!own.owns(into) || !own.reads(left) || !own.reads(right)) throw std::logic_error{"a fold was given memory that the device does not reach"};
-  enqueue(queue, [=, &own] {
+  const auto run = [=, &own] {
     if (own.fails) own.failed = true;
     collectives::combine(dtype, reduction, into, left, right, elements);
     misread_into(index, false, into, right);
-  });
+  };
+  const auto bytes = static_cast<std::size_t>(elements) * size_of(dtype);
+  enqueue(queue, {run, {{left, bytes, false}, {right, bytes, false}, {into, bytes, true}}, "a fold"});
 }
 inline void finish(void* queue, DType dtype, Reduction reduction, std::byte* values, std::int64_t elements, int members) {
-  enqueue(queue, [=] { collectives::finish_root(dtype, reduction, values, elements, members); });
+  const auto run = [=] { collectives::finish_root(dtype, reduction, values, elements, members); };
+  enqueue(queue, {run, {{values, static_cast<std::size_t>(elements) * size_of(dtype), true}}, "the end of a fold"});
 }
 inline constexpr PeerSupport peers{&reach, &finish};
 
-inline void begin_capture(void* queue) { static_cast<Work*>(queue)->captures = true; }
+inline void begin_capture(void* queue) {
+  refuse_while_capturing("a capture began within another one");
+  capturing = static_cast<Work*>(queue);
+  capturing->captures = true;
+}
+inline void leave_capture(Work& work) {
+  if (capturing == &work) capturing = nullptr;
+  work.captures = work.spoiled = false;
+}
 inline void abandon_capture(void* queue) noexcept {
   auto& work = *static_cast<Work*>(queue);
-  work.captures = work.spoiled = false;
+  leave_capture(work);
   work.captured.clear();
   ++counts.abandoned;
 }
@@ -350,24 +164,26 @@ inline void* end_capture(void* queue) {
     abandon_capture(queue);
     throw DeviceError{"what was captured was spoiled"};
   }
-  work.captures = false;
+  leave_capture(work);
   ++device(work.index).captures;
   ++counts.captures;
-  return new Tasks{std::exchange(work.captured, {})};
+  return new std::vector<Task>{std::exchange(work.captured, {})};
 }
 inline void replay(void* queue, void* captured) {
-  for (const auto& task : *static_cast<const Tasks*>(captured)) put(*static_cast<Work*>(queue), [&] { return Entry{.task = task}; });
+  refuse_while_capturing("captured work was replayed while a queue captures");
+  for (const auto& task : *static_cast<const std::vector<Task>*>(captured)) put(*static_cast<Work*>(queue), task);
   ++counts.replays;
 }
 inline void release_captured(int index, void* captured) noexcept {
   if (keep([=] { release_captured(index, captured); })) return;
   --device(index).captures;
-  delete static_cast<Tasks*>(captured);
+  delete static_cast<std::vector<Task>*>(captured);
 }
 inline constexpr CaptureSupport capture{&begin_capture, &end_capture, &abandon_capture, &replay, &release_captured};
 
 // None for every third who asks: plain memory must do.
 inline std::byte* allocate_host(std::size_t bytes) {
+  refuse_while_capturing("memory of the host was allocated while a queue captures");
   static std::atomic<int> asked{0};
   if (!pinned.all && asked++ % 3 == 2) return nullptr;
   ++host_blocks;
@@ -383,10 +199,15 @@ inline void release_host(std::byte* memory, std::size_t bytes) noexcept {
     const std::lock_guard lock{pinned.mutex};
     pinned.begins.erase(memory + bytes);
   }
+  {
+    const Locked locked;
+    order.forget(memory, bytes);
+  }
   std::free(memory);
 }
 // Pages are pinned, so no other memory may lie in them. Pins only every second one: who asks must do without.
 inline bool pin(std::byte* memory, std::size_t bytes) {
+  refuse_while_capturing("memory was pinned while a queue captures");
   constexpr std::size_t page = 4096;
   if (reinterpret_cast<std::uintptr_t>(memory) % page != 0) throw std::logic_error{"memory to pin does not begin on a page of its own"};
   const std::byte* const end = memory + (bytes + page - 1) / page * page;
@@ -403,33 +224,6 @@ inline void unpin(std::byte* memory) noexcept {
   const std::lock_guard lock{pinned.mutex};
   std::erase_if(pinned.begins, [=](const auto& block) { return block.second == memory; });
   --host_blocks;
-}
-inline void* make_event(int index) {
-  ++device(index).events;
-  return new PretendedEvent{index};
-}
-inline void destroy_event(int index, void* event) noexcept {
-  if (keep([=] { destroy_event(index, event); })) return;
-  --device(index).events;
-  delete static_cast<PretendedEvent*>(event);
-}
-inline void record(void* queue, void* event) {
-  auto& recorded = *static_cast<PretendedEvent*>(event);
-  put(*static_cast<Work*>(queue), [&] { return Entry{.task = {}, .records = &recorded, .number = ++recorded.recorded}; });
-}
-inline void wait(void* queue, void* event) {
-  auto& awaited = *static_cast<PretendedEvent*>(event);
-  put(*static_cast<Work*>(queue), [&] { return Entry{.task = {}, .waits = &awaited, .number = awaited.recorded}; });
-}
-inline void await(void* event) {
-  auto& awaited = *static_cast<PretendedEvent*>(event);
-  advance_until(awaited.index, [&] { return awaited.happened >= awaited.recorded; });
-}
-inline bool happened(void* event) {
-  auto& asked = *static_cast<PretendedEvent*>(event);
-  const std::lock_guard lock{gate};
-  for (auto& each : all()) idle(each);  // it may be behind what others do, whose threads sleep
-  return asked.happened >= asked.recorded;
 }
 inline constexpr StagingSupport staging{&allocate_host, &release_host, &pin, &unpin, &make_event, &destroy_event, &record, &wait, &await, &happened};
 
@@ -460,7 +254,10 @@ inline Refused refused;
 // The CPU's executable of the same operation, run when the queue gets there.
 class Executable final : public Wrapped {
  public:
-  Executable(std::unique_ptr<replicator::Executable> inner, const AnyOperation& operation) : Wrapped{std::move(inner)} {
+  Executable(std::unique_ptr<replicator::Executable> inner, const KernelRequest& request) : Wrapped{std::move(inner)} {
+    const auto& operation = request.operation;
+    for (std::size_t i = 0; i < input_layouts.size(); ++i) bytes_.push_back(stored_bytes(input_layouts[i], request.inputs[i]));
+    for (std::size_t o = 0; o < output_layouts.size(); ++o) bytes_.push_back(stored_bytes(output_layouts[o], request.outputs[o]));
     if (const auto* map = operation.get<Map>()) {
       Hasher hasher;
       AttributeHasher attributes{hasher};
@@ -485,23 +282,39 @@ class Executable final : public Wrapped {
     for (const auto* output : outputs)
       if (!own.owns(output)) throw std::logic_error{"a kernel was given an output in the host's memory"};
     if (refuses && !own.owns(reinterpret_cast<const std::byte*>(launch.refused))) throw std::logic_error{"what a kernel refuses is told in the host's memory"};
-    enqueue(launch.stream, [this, inputs, outputs, scratch = launch.scratch, context = launch.context, step = launch.step, noted = launch.refused]() mutable {
+    const auto run = [this, inputs, outputs, scratch = launch.scratch, context = launch.context, step = launch.step, noted = launch.refused]() mutable {
       context.step = *step;
       try {
         inner().run({inputs.data(), outputs.data(), scratch, context, nullptr});
       } catch (const DataError& error) {
         note(error, *noted);
       }
-    });
+    };
+    auto accesses = operands(launch.inputs, launch.outputs);
+    accesses.push_back({launch.scratch, scratch_bytes, true});
+    accesses.push_back({reinterpret_cast<const std::byte*>(launch.step), sizeof *launch.step, false});
+    if (refuses) accesses.push_back({reinterpret_cast<const std::byte*>(launch.refused), sizeof *launch.refused, true});
+    enqueue(launch.stream, {run, std::move(accesses), "a kernel"});
+  }
+  Accesses operands(const std::byte* const* inputs, std::byte* const* outputs) const {
+    Accesses result;
+    for (std::size_t i = 0; i < input_layouts.size(); ++i) result.push_back({inputs[i], bytes_[i], false});
+    for (std::size_t o = 0; o < output_layouts.size(); ++o) result.push_back({outputs[o], bytes_[input_layouts.size() + o], true});
+    return result;
   }
   std::unique_ptr<replicator::Executable> merge(std::span<const replicator::Executable* const> parts) const override { return pretend::merge(parts); }
 
  private:
+  static std::size_t stored_bytes(const Layout& layout, const TensorType& type) {
+    return static_cast<std::size_t>(storage_elements(layout, type.shape)) * size_of(type.dtype);
+  }
   static void note(const DataError& error, Refusal& noted) {
     const std::lock_guard lock{refused.mutex};
     noted = {0, static_cast<std::int64_t>(refused.words.size())};
     refused.words.push_back(error.what());
   }
+
+  std::vector<std::size_t> bytes_;  // of the inputs, then of the outputs
 };
 
 // The last part runs first. Where the operands are is known from nothing but the table.
@@ -525,7 +338,7 @@ class Merged final : public replicator::Executable {
   void run(const Launch& launch) const override {
     if (!device(static_cast<Work*>(launch.stream)->index).owns(launch.table)) throw std::logic_error{"a table is in the host's memory"};
     ++counts.merged;
-    enqueue(launch.stream, [this, table = launch.table, scratch = launch.scratch, context = launch.context] {
+    const auto run = [this, table = launch.table, scratch = launch.scratch, context = launch.context] {
       const auto* inputs = reinterpret_cast<const std::byte* const*>(table) + input_layouts.size();
       auto* const* outputs = reinterpret_cast<std::byte* const*>(table) + input_layouts.size() + output_layouts.size();
       for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
@@ -533,7 +346,17 @@ class Merged final : public replicator::Executable {
         outputs -= (*part)->output_layouts.size();
         static_cast<const pretend::Executable*>(*part)->inner().run({inputs, outputs, scratch, context, nullptr});
       }
-    });
+    };
+    Accesses accesses{{launch.table, table_bytes, false}, {launch.scratch, scratch_bytes, true}};
+    const auto* inputs = launch.inputs;
+    auto* const* outputs = launch.outputs;
+    for (const auto* part : parts_) {
+      const auto operands = static_cast<const pretend::Executable*>(part)->operands(inputs, outputs);
+      accesses.insert(accesses.end(), operands.begin(), operands.end());
+      inputs += part->input_layouts.size();
+      outputs += part->output_layouts.size();
+    }
+    enqueue(launch.stream, {run, std::move(accesses), "a merged kernel"});
   }
 
  private:
@@ -546,7 +369,7 @@ inline std::unique_ptr<replicator::Executable> make(const KernelRequest& request
   const auto& tiers = request.operation.slots()[static_cast<std::size_t>(DeviceKind::cpu)];
   for (std::size_t tier = kernel_tiers; tier-- > 0;)
     if (const Kernel* kernel = tiers[tier].load())
-      if (auto inner = kernel->make(request)) return std::make_unique<Executable>(std::move(inner), request.operation);
+      if (auto inner = kernel->make(request)) return std::make_unique<Executable>(std::move(inner), request);
   return nullptr;
 }
 inline constexpr Kernel kernel{"pretended", &make};
@@ -571,6 +394,7 @@ class PretendDevices {
     pretend::apart.clear();
     pretend::copied.clear();
     pretend::misread = {};
+    pretend::planted = {};
   }
 
   // Blocks of memory, queues, events and captures that are there.
@@ -583,7 +407,10 @@ class PretendDevices {
  private:
   static void give_back() {
     for (auto& device : pretend::all())
-      for (auto* queue : device.queues) queue->queued.clear();
+      for (auto* queue : device.queues) {
+        pretend::end_thread(*queue);
+        queue->queued.clear();
+      }
     for (const auto& one : std::exchange(pretend::kept.give_back, {})) one();
   }
   static void set(const DeviceSupport* support, [[maybe_unused]] const Kernel* kernel) {

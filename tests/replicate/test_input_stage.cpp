@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include <replicator/runtime/arena.hpp>
@@ -79,6 +80,8 @@ std::vector<std::uint8_t> joined(const Elements& arrays) {
 
 TEST_CASE("every step finds its own inputs, in whatever order queues get to their work, announced before or not") {
   const bool held = rc::check([] {
+    std::optional<pretend::ByThreads> threads;
+    if (*rc::gen::arbitrary<bool>()) threads.emplace(*rc::gen::arbitrary<std::uint64_t>());
     const auto sizes = *rc::gen::container<std::vector<std::int64_t>>(*rc::gen::inRange(1, 4), rc::gen::inRange<std::int64_t>(1, 200));
     const auto steps = *rc::gen::inRange<std::uint64_t>(1, 12);
     Step step{sizes};
@@ -118,6 +121,30 @@ TEST_CASE("the next step's inputs are on their way before this one is waited for
   step.run(next, nullptr, 1, found);
   CHECK(pretend::counts.given == before + 6 + 2);
   step.wait();
+}
+
+TEST_CASE("whichever wait is left out it is found: a place is read before it is filled, or filled before it has been read") {
+  const test::PretendDevices<> devices;
+  const std::vector<std::int64_t> sizes{64, 3};
+  const std::uint64_t steps = 4;
+  std::vector<Elements> all;
+  for (std::uint64_t number = 0; number <= steps; ++number) all.push_back(elements(sizes, number));
+  const auto conflict = [&](int left_out) {
+    pretend::planted = {.left_out = left_out};
+    Step step{sizes};
+    auto found = step.memory();
+    for (std::uint64_t number = 0; number < steps; ++number) step.run(all[number], &all[number + 1], number, found);
+    step.wait();
+    CHECK(pretend::planted.waits == 9);
+    const auto result = pretend::planted.found.empty() ? "none" : pretend::planted.found[0];
+    pretend::planted = {};
+    return result;
+  };
+  CHECK(conflict(0) == "none");  // nobody has read the places before the first step
+  for (int left_out = 1; left_out < 9; left_out += 2) {
+    CHECK(conflict(left_out) == "a copy in queue 1 of cuda:0 reads what a copy in queue 0 of cuda:0 writes, and nothing makes it wait");
+    CHECK(conflict(left_out + 1) == "a copy in queue 0 of cuda:0 writes what a copy in queue 1 of cuda:0 reads, and nothing makes it wait");
+  }
 }
 
 }  // namespace test_input_stage

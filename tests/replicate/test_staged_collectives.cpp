@@ -194,13 +194,13 @@ TEST_CASE("the host does not wait for the device, nor the device for the network
     const auto& support = support_of(DeviceKind::cuda);
     const Queue queue{support, 0};
     int computed = 0;
-    pretend::enqueue(queue.handle(), [&] { ++computed; });
+    pretend::enqueue(queue.handle(), {[&] { ++computed; }});
     staged.collective->on_device()->start_behind(queue.handle());
     CHECK_FALSE(staged.collective->advance());
     CHECK(computed == 0);
     CHECK(staged.network->given == 0);
 
-    pretend::enqueue(queue.handle(), [&] { ++computed; });
+    pretend::enqueue(queue.handle(), {[&] { ++computed; }});
     pretend::settle();  // would throw where a queue waits for what nobody has queued
     CHECK(computed == 2);
     CHECK(staged.collective->on_device()->host_part().to_host == 4 * piece);
