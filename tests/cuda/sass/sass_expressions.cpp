@@ -65,7 +65,7 @@ Kernels kernels_of(const Graph& traced) {
         add(cuda::merged_map_source(*source, map->expression->compute), {"compiled_merged_map", formula, stored, map->domain.elements()});
     } else if (const auto* reduce = operation_of<Reduce>(node)) {
       const auto plan = cuda::plan_of(*reduce, request);
-      const auto source = cuda::reduce_source(reduce->kind, *reduce->expression, plan.operands, reduce->dtypes, plan.way);
+      const auto source = cuda::reduce_source(reduce->kind, *reduce->expression, plan, reduce->dtypes);
       if (source) add(source->text, {"compiled_reduce", reduce->expression->text(200), 0, reduce->domain.elements()});
     }
   }
