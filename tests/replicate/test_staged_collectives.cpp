@@ -59,11 +59,16 @@ Received received_through_host(const std::vector<Asked>& all) {
 // What comes from a network that is told when. One block, of which each piece is `piece_bytes`.
 class Network : public cl::Collective {
  public:
-  Network(int pieces, std::size_t piece_bytes) : pieces_{pieces}, block_(static_cast<std::size_t>(pieces) * piece_bytes), memory_(2 * block_) {}
+  Network(int pieces, std::size_t piece_bytes) : pieces_{pieces}, block_(static_cast<std::size_t>(pieces) * piece_bytes), memory_(2 * block_ + page) {}
   int inputs() const override { return 1; }
-  std::byte* input(int) override { return memory_.data(); }
-  std::byte* output() override { return memory_.data() + block_; }
-  std::size_t bytes() const override { return memory_.size(); }
+  // On pages of its own, because it is pinned.
+  std::byte* input(int) override {
+    void* begin = memory_.data();
+    std::size_t room = memory_.size();
+    return static_cast<std::byte*>(std::align(page, 2 * block_, begin, room));
+  }
+  std::byte* output() override { return input(0) + block_; }
+  std::size_t bytes() const override { return 2 * block_; }
   void start() override { give(pieces_); }
   bool start_on(const cl::CallerBuffers&) override { return false; }
   int pieces() const override { return pieces_; }
@@ -84,6 +89,8 @@ class Network : public cl::Collective {
   int comes = 0;  // pieces that have been received
 
  private:
+  static constexpr std::size_t page = 4096;
+
   int pieces_;
   std::size_t block_;
   std::vector<std::byte> memory_;

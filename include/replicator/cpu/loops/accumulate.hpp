@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -94,7 +95,39 @@ template <ReduceKind kind, class T>
 // clang-format off
 [[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(FloatLanes& lanes, const FloatLanes& x) { asm("vaddps %1, %0, %0" : "+v"(lanes) : "v"(x)); }
 [[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(float& lane, float x) { asm("vaddss %1, %0, %0" : "+v"(lane) : "v"(x)); }
+using EightFloats [[gnu::vector_size(32)]] = float;
+[[gnu::target("avx2"), gnu::always_inline]] inline void add_to_eight(EightFloats& lanes, const EightFloats& x) { asm("vaddps %1, %0, %0" : "+x"(lanes) : "x"(x)); }
+[[gnu::target("avx2"), gnu::always_inline]] inline void add_to_one(float& lane, float x) { asm("vaddss %1, %0, %0" : "+x"(lane) : "x"(x)); }
 // clang-format on
+
+// Sums rows. The order of additions is accumulate_loop's. Rows of 64 lanes, the usual width, keep them in eight registers.
+[[gnu::target("avx2")]] inline void sum_avx2(void* to, const void* rows, std::int64_t width, std::int64_t count) {
+  float* lanes = static_cast<float*>(to);
+  const float* x = static_cast<const float*>(rows);
+  if (width == 64) {
+    EightFloats sums[8];
+    std::memcpy(sums, lanes, sizeof sums);
+    for (; count > 0; --count, x += 64)
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) {
+        EightFloats row;
+        std::memcpy(&row, x + 8 * i, sizeof row);
+        add_to_eight(sums[i], row);
+      }
+    return static_cast<void>(std::memcpy(lanes, sums, sizeof sums));
+  }
+  for (; count > 0; --count, x += width) {
+    std::int64_t i = 0;
+    for (; i + 8 <= width; i += 8) {
+      EightFloats sum, row;
+      std::memcpy(&sum, lanes + i, sizeof sum);
+      std::memcpy(&row, x + i, sizeof row);
+      add_to_eight(sum, row);
+      std::memcpy(lanes + i, &sum, sizeof sum);
+    }
+    for (; i < width; ++i) add_to_one(lanes[i], x[i]);
+  }
+}
 
 // Sums rows of 64 lanes, the usual width. The lanes stay in four registers for all rows. The order of additions is
 // accumulate_loop's.
@@ -142,6 +175,7 @@ AccumulateLoops accumulate_loops_of(InstructionLevel level) {
   if constexpr (std::is_same_v<T, float>) {
     if (level == InstructionLevel::avx512 && kind == ReduceKind::sum) loops.accumulate_stored = &sum_stored_avx512;
     if (level == InstructionLevel::avx512) loops.accumulate = kind == ReduceKind::sum ? &sum_avx512 : &accumulate_avx512<kind, T>;
+    if (level == InstructionLevel::avx2 && kind == ReduceKind::sum) loops.accumulate = &sum_avx2;
   }
   if constexpr (std::is_floating_point_v<T>) {
     if (level != InstructionLevel::baseline && loops.accumulate == &accumulate_baseline<kind, T>)
