@@ -7,11 +7,11 @@ namespace rp = replicator;
 
 int main(int argc, char** argv) try {
   rp::Replicator repl{rp::Deployment::only_from(argc, argv)};
-  auto input_fn = [](const rp::InputContext& ctx) { return example::points(ctx, 64); };       // each step: 64 points over all replicas
-  auto step_fn = [](rp::ReplicaContext& replica, rp::Tensor<float> x, rp::Tensor<float> y) {  // of ONE replica: x [n, 2], y [n, 1]
+  auto input_fn = [](const rp::InputContext& ctx) { return example::points(ctx, 64); };       // 64 points in all
+  auto step_fn = [](rp::ReplicaContext& replica, rp::Tensor<float> x, rp::Tensor<float> y) {  // of ONE replica, n points
     auto w = replica.variable<float>("w", {2, 1}, rp::Initializer::zeros());
     auto loss = rp::mean(rp::map([](auto a, auto b) { return pow(tanh(a) - tanh(b), 2); }, rp::matmul(x, w.read()), y));
-    rp::nn::sgd({.learning_rate = 0.5, .momentum = 0.5}).minimize(replica, loss);  // leaves a placeholder: all-reduce the gradient
+    rp::nn::sgd({.learning_rate = 0.5, .momentum = 0.5}).minimize(replica, loss);  // leaves a placeholder: all_reduce
     return loss;
   };
   auto train = repl.replicate(input_fn, step_fn);

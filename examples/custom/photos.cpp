@@ -25,7 +25,7 @@ int main(int argc, char** argv) try {
   rp::Replicator repl{deployment};
 
   const auto pictures = rp::data::image_folder(deployment.remaining[0]);
-  auto input_fn = [&](const rp::InputContext& ctx) {  // pictures: image_folder("photos/train"), with photos/train/<class>/*.jpg
+  auto input_fn = [&](const rp::InputContext& ctx) {  // pictures = image_folder("photos/train"): photos/train/<class>/*.jpg
     return pictures | rp::data::shuffle() | rp::data::shard(ctx) | rp::data::decode_jpeg({.crop = {64, 64}, .flip = true}) |
            rp::data::batch(ctx.replica_batch(64)) | rp::data::prefetch(2);
   };

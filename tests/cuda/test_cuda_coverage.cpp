@@ -10,6 +10,8 @@
 #include <replicator/graph/passes/optimise.hpp>
 #include <replicator/replicator.hpp>
 
+#include "kernel_requests.hpp"
+
 namespace test_cuda_coverage {
 
 using namespace replicator;
@@ -23,25 +25,20 @@ struct Operations {
 };
 
 // Whether the plain kernel takes these shapes: it is made, which needs no GPU.
-bool has_kernel(const Graph& graph, const Node& node) {
-  const AnyOperation& operation = node.get<Compute>()->operation;
-  const Kernel* kernel = operation.slots()[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::reference)].load();
-  std::vector<TensorType> inputs;
-  for (const auto input : node.inputs) inputs.push_back(graph.type(input));
-  const std::vector<Layout> offered(inputs.size());
-  return kernel && kernel->make({operation, inputs, node.outputs, offered, 1});
+bool has_kernel(const KernelRequest& request) {
+  const auto& slots = request.operation.slots();
+  const Kernel* kernel = slots[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::reference)].load();
+  return kernel && kernel->make(request);
 }
 
 Operations operations_of(const Graph& traced) {
   Operations result;
-  const Graph graph = optimise(traced);
-  for (const auto& node : graph.nodes()) {
-    const auto* compute = node.get<Compute>();
-    if (!compute || compute->operation.alias()) continue;
-    const std::string name{compute->operation.name()};
+  test::for_each_request(optimise(traced), [&](const Node&, const KernelRequest& request) {
+    if (request.operation.alias()) return;
+    const std::string name{request.operation.name()};
     result.all.insert(name);
-    if (!has_kernel(graph, node)) result.without_kernel.insert(name);
-  }
+    if (!has_kernel(request)) result.without_kernel.insert(name);
+  });
   return result;
 }
 

@@ -15,6 +15,7 @@
 #include <replicator/replicator.hpp>
 
 #include "expressions.hpp"
+#include "kernel_requests.hpp"
 
 namespace test_cuda_source {
 
@@ -57,14 +58,7 @@ void check_both_compile(const Expression& expression, const std::optional<cuda::
 
 // Of the Maps and Reduces of a graph, as it runs; Maps may also be merged.
 void add_sources(const Graph& traced, std::set<std::string>& sources, bool merged = false) {
-  const Graph graph = optimise(traced);
-  for (const auto& node : graph.nodes()) {
-    const auto* compute = node.get<Compute>();
-    if (!compute) continue;
-    std::vector<TensorType> inputs;
-    for (const auto input : node.inputs) inputs.push_back(graph.type(input));
-    const std::vector<Layout> offered(inputs.size());
-    const KernelRequest request{compute->operation, inputs, node.outputs, offered};
+  for_each_request(optimise(traced), [&](const Node& node, const KernelRequest& request) {
     std::optional<cuda::ExpressionSource> source;
     if (const auto* map = operation_of<Map>(node)) {
       source = cuda::map_source(*map->expression, cuda::plan_of(*map, request).operands, map->dtypes);
@@ -73,11 +67,11 @@ void add_sources(const Graph& traced, std::set<std::string>& sources, bool merge
       const auto plan = cuda::plan_of(*reduce, request);
       source = cuda::reduce_source(reduce->kind, *reduce->expression, plan, reduce->dtypes);
     } else {
-      continue;
+      return;
     }
     REQUIRE(source);
     sources.insert(source->text);
-  }
+  });
 }
 
 }  // namespace

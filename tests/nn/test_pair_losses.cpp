@@ -165,6 +165,10 @@ TEST_CASE("losses of pairs refuse to broadcast, and parameters that make no sens
   CHECK_THROWS_WITH(kl_divergence(a, b), Contains("kl_divergence at ") && Contains(text));
   CHECK_THROWS_WITH(categorical_kl_divergence(a, b), Contains("categorical_kl_divergence at ") && Contains(text));
   CHECK_THROWS_WITH(hinge(a, b), Contains("hinge at ") && Contains(text));
+  const Tensor<float> c{input(graph, {DType::float32, {3, 4}}, 2)};  // no reshape can help
+  const std::string other = ": the shapes must be equal, found [3, 4] and [4]: one of them has 12 elements, the other 4, so check how both were computed";
+  CHECK_THROWS_WITH(huber(c, b), Catch::EndsWith(other));
+  CHECK_THROWS_WITH(hinge(c, b), Catch::EndsWith(other));
   CHECK_THROWS_WITH(huber(a, a, {.delta = 0}), Contains("delta must be more than 0, found 0"));
   CHECK_THROWS_WITH(kl_divergence(b, b, 1), Contains("the axis 1 does not exist in the shape [4]"));
 }

@@ -107,9 +107,9 @@ inline ProcessEnvironment environment_of_launch(const std::string& interface, st
   if (started_by_srun() && (!started_by_pmix() || pmix_is_slurms())) return environment_from_slurm(interface);
   if (launcher_slot.load() == nullptr && started_by_pmix())
     throw BuildError{
-        "this process was started by a PMIx launcher (mpirun, prterun, srun), but the program does not know PMIx: "
-        "include <replicator/job/pmix.hpp> and link pmix, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
-        "(WORLD_SIZE=1 for a job of one process)"};
+        "this process was started by a PMIx launcher (mpirun, prterun, srun), but the program was built without PMIx: "
+        "install libpmix-dev (Debian), link replicator::pmix (or include <replicator/job/pmix.hpp> and link pmix) and build "
+        "again. Or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (WORLD_SIZE=1 for a job of one process)"};
   return environment_from_variables();
 }
 

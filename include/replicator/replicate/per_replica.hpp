@@ -14,8 +14,11 @@
 
 namespace replicator {
 
-// Complete and equal on every host if a replica's value has at most 4 KiB. Of larger values, a host has only those of
-// its own replicas.
+// What a host has depends on the size of one replica's value:
+// - Up to 4 KiB: the values of all replicas. They are equal on every host; in the asynchronous regime they are the latest
+//   that this host has heard of.
+// - Above 4 KiB: the values of this host's own replicas. It has all only if it is the job's only host, or if the step's
+//   graph proves that they are equal on all replicas.
 template <class V>
 class PerReplica {
  public:
@@ -23,6 +26,7 @@ class PerReplica {
   PerReplica(std::vector<V> values, int first, int replicas) : values_{std::move(values)}, first_{first}, replicas_{replicas} {}
 
   int replicas() const { return replicas_; }
+  // True if this host has the values of all replicas.
   bool whole() const { return static_cast<int>(values_.size()) == replicas_; }
   int first() const { return first_; }
   // The value of a replica. Throws BuildError if there is no such replica, or if its value is on another host.
@@ -71,8 +75,10 @@ void copy_to(const PerReplica<Array<T>>& values, std::span<T> out) {
   }
 }
 
-// The mean of all elements of all replicas, added in the order of the replicas. Throws BuildError if a value is on
-// another host.
+// The mean of all elements of all replicas, added in the order of the replicas.
+// - Values of up to 4 KiB are whole on every host, so it never throws.
+// - Of larger values a host may have only a part. Unless `values.whole()`, it throws BuildError. Let the step return
+//   rp::mean(x) instead of x then: that is a single number.
 template <FloatingElement T>
 T mean(const PerReplica<Array<T>>& values) {
   double sum = 0;

@@ -13,6 +13,7 @@
 
 #include "../../support/told.hpp"
 #include "convolution_cases.hpp"
+#include "library_kernel.hpp"
 #include "restored.hpp"
 
 namespace {
@@ -21,19 +22,7 @@ using namespace replicator;
 using namespace replicator::detail;
 using namespace replicator::test;
 
-constexpr auto library = static_cast<std::size_t>(KernelTier::library), gpu = static_cast<std::size_t>(DeviceKind::cuda);
 const ConvolutionCase& some = convolution_cases[0];
-
-// Makes the library's kernel for these inputs, all of one dtype. Null where the library declines.
-template <class Op>
-std::unique_ptr<Executable> make(const Op& op, const std::vector<Shape>& shapes, KernelChoice choice = {}, DType dtype = DType::float32) {
-  const AnyOperation operation{op};
-  std::vector<TensorType> inputs;
-  for (const auto& shape : shapes) inputs.push_back({dtype, shape});
-  const auto outputs = operation.infer_shape(inputs);
-  const std::vector<Layout> offered(inputs.size());
-  return kernels<Op>::slot[gpu][library].load()->make({operation, inputs, outputs, offered, 1, choice});
-}
 
 // Calls f(operation, shapes of its inputs) for a convolution and its gradients.
 template <class F>
@@ -47,7 +36,7 @@ void for_each_operation(const ConvolutionCase& c, F f) {
 std::vector<std::size_t> engines_taken(KernelChoice choice, DType dtype) {
   std::vector<std::size_t> result;
   for_each_operation(some, [&](const auto& op, const std::vector<Shape>& shapes) {
-    const auto made = make(op, shapes, choice, dtype);
+    const auto made = library_kernel(op, shapes, choice, dtype);
     result.push_back(made ? made->scratch_bytes : 0);
   });
   return result;
@@ -90,7 +79,7 @@ TEST_CASE("convolutions ask for channels last and give them, row-major where cuD
   const auto layouts = [](KernelChoice choice) {
     std::vector<Layout> result;
     for_each_operation(some, [&](const auto& op, const std::vector<Shape>& shapes) {
-      const auto made = make(op, shapes, choice);
+      const auto made = library_kernel(op, shapes, choice);
       REQUIRE(made);
       for (const auto* list : {&made->input_layouts, &made->output_layouts}) result.insert(result.end(), list->begin(), list->end());
     });
@@ -107,12 +96,12 @@ TEST_CASE("convolutions ask for channels last and give them, row-major where cuD
 }
 
 TEST_CASE("what lies alike in both layouts is not copied: weights of 1x1, images of one channel or one pixel") {
-  const auto pointwise = make(Convolution{}, {{2, 5, 8, 6}, {7, 5, 1, 1}});
+  const auto pointwise = library_kernel(Convolution{}, {{2, 5, 8, 6}, {7, 5, 1, 1}});
   CHECK(pointwise->input_layouts == std::vector<Layout>{channels_last({2, 5, 8, 6}), Layout{}});
-  const auto grey = make(Convolution{}, {{3, 1, 6, 5}, {4, 1, 3, 2}});
+  const auto grey = library_kernel(Convolution{}, {{3, 1, 6, 5}, {4, 1, 3, 2}});
   CHECK(grey->input_layouts == std::vector<Layout>(2));
   CHECK(grey->output_layouts[0] == channels_last({3, 4, 4, 4}));
-  const auto pixel = make(Convolution{}, {{2, 6, 1, 1}, {4, 6, 1, 1}});
+  const auto pixel = library_kernel(Convolution{}, {{2, 6, 1, 1}, {4, 6, 1, 1}});
   CHECK(pixel->input_layouts == std::vector<Layout>(2));
   CHECK(pixel->output_layouts[0].plain);
 }
@@ -162,7 +151,7 @@ TEST_CASE("other GPUs of a process take the engine that was the fastest on the f
   const Restored engines{on_host::engines};
   const Restored device{on_host::current_device};
   on_host::engines.ranked = {engine(3, 2), engine(2, 1), engine(1, 3)};
-  const auto made = make(Convolution{some.options}, {some.x, some.w}, {.fastest = true});
+  const auto made = library_kernel(Convolution{some.options}, {some.x, some.w}, {.fastest = true});
   on_host::engines.ranked[0].milliseconds = 0;
   on_host::engines.runs = 0;
   on_host::current_device = 1;
@@ -183,7 +172,7 @@ TEST_CASE("where no memory is free for timing, the first engine computes") {
 
 TEST_CASE("a plan never runs in two threads at once") {
   const Restored engines{on_host::engines};
-  const auto made = make(Convolution{some.options}, {some.x, some.w});
+  const auto made = library_kernel(Convolution{some.options}, {some.x, some.w});
   std::atomic<int> inside = 0, most = 0;
   on_host::engines.running = [&] {
     most = std::max(most.load(), ++inside);
@@ -214,7 +203,7 @@ TEST_CASE("where a plain loop runs, stderr says once which convolution, why, and
   const auto all = [&](KernelChoice choice, DType dtype) {
     return lines([&] {
       for (int times = 0; times < 2; ++times)
-        for_each_operation(c, [&](const auto& op, const std::vector<Shape>& shapes) { CHECK(make(op, shapes, choice, dtype) == nullptr); });
+        for_each_operation(c, [&](const auto& op, const std::vector<Shape>& shapes) { CHECK(library_kernel(op, shapes, choice, dtype) == nullptr); });
     });
   };
   const std::string options = "(stride=[2, 1], padding_low=[1, 1], padding_high=[1, 1], dilation=[1, 1], groups=2";
@@ -229,9 +218,9 @@ TEST_CASE("where a plain loop runs, stderr says once which convolution, why, and
   on_host::engines.ranked.clear();
   CHECK_THAT(all({.fastest = true}, DType::bfloat16), Catch::Contains(slow + no_engine + ". Try numbers of channels that are multiples of 8, or another type\n"));
   const Shape large{1 << 12, 1 << 11, 16, 16};
-  CHECK_THAT(lines([&] { CHECK(make(Convolution{}, {large, {1, 1 << 11, 1, 1}}) == nullptr); }),
+  CHECK_THAT(lines([&] { CHECK(library_kernel(Convolution{}, {large, {1, 1 << 11, 1, 1}}) == nullptr); }),
              Catch::Contains("a tensor has 2^31 elements or more. Give each replica fewer images of a step\n"));
-  CHECK(lines([&] { CHECK(make(Convolution{}, {{0, 3, 4, 4}, {2, 3, 1, 1}}) == nullptr); }).empty());  // nothing is computed
+  CHECK(lines([&] { CHECK(library_kernel(Convolution{}, {{0, 3, 4, 4}, {2, 3, 1, 1}}) == nullptr); }).empty());  // nothing is computed
   on_host::engines = {};
-  CHECK(lines([&] { CHECK(make(Convolution{c.options}, {c.x, c.w})); }).empty());
+  CHECK(lines([&] { CHECK(library_kernel(Convolution{c.options}, {c.x, c.w})); }).empty());
 }

@@ -17,6 +17,7 @@
 
 #include "../../support/resnet_step.hpp"
 #include "convolution_cases.hpp"
+#include "library_kernel.hpp"
 #include "restored.hpp"
 
 namespace {
@@ -27,14 +28,8 @@ using namespace replicator::test;
 using cuda::cudnn::Descriptor;
 using cuda::cudnn::may_be_taken;
 
-constexpr auto library = static_cast<std::size_t>(KernelTier::library), gpu = static_cast<std::size_t>(DeviceKind::cuda);
-
 std::unique_ptr<Executable> make(const ConvolutionCase& c, DType dtype, KernelChoice choice = {}) {
-  const AnyOperation operation{FusedConvolution{.options = c.options, .statistics = true}};
-  const std::vector<TensorType> inputs{{dtype, c.x}, {dtype, c.w}};
-  const auto outputs = operation.infer_shape(inputs);
-  const std::vector<Layout> offered(2);
-  return kernels<FusedConvolution>::slot[gpu][library].load()->make({operation, inputs, outputs, offered, 1, choice});
+  return library_kernel(FusedConvolution{.options = c.options, .statistics = true}, {c.x, c.w}, choice, dtype);
 }
 
 const ConvolutionCase& some = convolution_cases[0];

@@ -11,25 +11,13 @@
 #include <replicator/runtime/lowering.hpp>
 
 #include "../../support/resnet_step.hpp"
+#include "library_kernel.hpp"
 
 namespace {
 
 using namespace replicator;
 using namespace replicator::detail;
 using namespace replicator::test;
-
-constexpr auto library = static_cast<std::size_t>(KernelTier::library), gpu = static_cast<std::size_t>(DeviceKind::cuda);
-
-// Makes the library's kernel for these inputs, all of one dtype. Null where the library declines.
-template <class Op>
-std::unique_ptr<Executable> make(const Op& op, const std::vector<Shape>& shapes, KernelChoice choice = {}, DType dtype = DType::float32) {
-  const AnyOperation operation{op};
-  std::vector<TensorType> inputs;
-  for (const auto& shape : shapes) inputs.push_back({dtype, shape});
-  const auto outputs = operation.infer_shape(inputs);
-  const std::vector<Layout> offered(inputs.size());
-  return kernels<Op>::slot[gpu][library].load()->make({operation, inputs, outputs, offered, 1, choice});
-}
 
 // Compares the library's results with those of our loops.
 template <class Op>
@@ -42,7 +30,7 @@ void check_library(const Op& op, const std::vector<AnyArray>& inputs, double tol
 
 TEST_CASE("products of float32 are shortened to TF32 only where that is asked for") {
   const auto sum_of = [](KernelChoice choice, DType dtype = DType::float32) {
-    REQUIRE(make(Matmul{}, {{3, 4}, {4, 5}}, choice, dtype));
+    REQUIRE(library_kernel(Matmul{}, {{3, 4}, {4, 5}}, choice, dtype));
     return on_host::described.compute;
   };
   CHECK(sum_of({}) == CUBLAS_COMPUTE_32F_PEDANTIC);
@@ -62,22 +50,22 @@ TEST_CASE("products by cuBLASLt agree with our tiles, transposed, in batches, wi
       for (const bool turn_left : {false, true})
         for (const bool turn_right : {false, true}) {
           const Matmul op{turn_left, turn_right};
-          REQUIRE(make(op, {turned(left, turn_left), turned(right, turn_right)}, {}, dtype));
+          REQUIRE(library_kernel(op, {turned(left, turn_left), turned(right, turn_right)}, {}, dtype));
           check_library(op, {random_values({dtype, turned(left, turn_left)}, 1), random_values({dtype, turned(right, turn_right)}, 2)},
                         dtype == DType::float32   ? 2e-5
                         : dtype == DType::float64 ? 1e-13
                                                   : 0.1);
         }
-  CHECK(make(Matmul{}, {{2, 1, 5, 7}, {3, 7, 3}}) == nullptr);  // matrices are repeated in turns: our tiles are used
-  CHECK(make(Matmul{}, {{3, 4}, {4, 5}}, {}, DType::int32) == nullptr);
+  CHECK(library_kernel(Matmul{}, {{2, 1, 5, 7}, {3, 7, 3}}) == nullptr);  // matrices are repeated in turns: our tiles are used
+  CHECK(library_kernel(Matmul{}, {{3, 4}, {4, 5}}, {}, DType::int32) == nullptr);
 }
 
 TEST_CASE("sums of products that are split are added in the order of their parts") {
-  REQUIRE(make(Matmul{}, {{3, 4}, {4, 5}}));
+  REQUIRE(library_kernel(Matmul{}, {{3, 4}, {4, 5}}));
   CHECK(on_host::preferred.reductions == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
   CHECK(on_host::preferred.alignment == 16);
   CHECK(on_host::preferred.workspace == std::size_t{32} << 20);
-  REQUIRE(make(Matmul{}, {{3, 4}, {4, 5}}, {.fastest = true}));
+  REQUIRE(library_kernel(Matmul{}, {{3, 4}, {4, 5}}, {.fastest = true}));
   CHECK(on_host::preferred.reductions == CUBLASLT_REDUCTION_SCHEME_MASK);
 }
 

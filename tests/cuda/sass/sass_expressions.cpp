@@ -20,6 +20,8 @@
 #include <replicator/graph/passes/optimise.hpp>
 #include <replicator/replicator.hpp>
 
+#include "../kernel_requests.hpp"
+
 namespace {
 
 using namespace replicator;
@@ -46,17 +48,10 @@ Kernels kernels_of(const Graph& traced) {
     const auto [known, fresh] = kernels.try_emplace(source, std::move(kernel));
     if (!fresh) known->second.elements += elements;
   };
-  const Graph graph = optimise(traced);
-  for (const auto& node : graph.nodes()) {
-    const auto* compute = node.get<Compute>();
-    if (!compute) continue;
-    std::vector<TensorType> inputs;
-    for (const auto input : node.inputs) inputs.push_back(graph.type(input));
-    const auto offered = offered_layouts(inputs);
-    const KernelRequest request{compute->operation, inputs, node.outputs, offered};
+  const auto add_node = [&](const Node& node, const KernelRequest& request) {
     if (const auto* map = operation_of<Map>(node)) {
       const auto source = cuda::map_source(*map->expression, cuda::plan_of(*map, request).operands, map->dtypes);
-      if (!source) continue;
+      if (!source) return;
       std::size_t stored = 0;
       for (const auto dtype : map->dtypes) stored += size_of(dtype);
       const auto formula = map->expression->text(200);
@@ -68,7 +63,8 @@ Kernels kernels_of(const Graph& traced) {
       const auto source = cuda::reduce_source(reduce->kind, *reduce->expression, plan, reduce->dtypes);
       if (source) add(source->text, {"compiled_reduce", reduce->expression->text(200), 0, reduce->domain.elements()});
     }
-  }
+  };
+  test::for_each_request(optimise(traced), add_node, offered_layouts);
   return kernels;
 }
 

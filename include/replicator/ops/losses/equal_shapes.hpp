@@ -12,9 +12,12 @@ namespace replicator::detail {
 // Requires equal shapes, because broadcasting in such a loss is nearly always a mistake. Throws BuildError.
 inline void require_equal_shapes(std::string_view what, AnyTensor a, AnyTensor b, Location where) {
   if (a.shape() == b.shape()) return;
+  const auto left = a.shape().elements(), right = b.shape().elements();
   throw BuildError{"replica " + std::to_string(a.graph().replica()) + ": " + std::string{what} + " at " + where.text() +
                    ": the shapes must be equal, found " + a.shape().text() + " and " + b.shape().text() +
-                   ": reshape one of them"};
+                   (left == right ? ": reshape one of them"
+                                  : ": one of them has " + std::to_string(left) + " elements, the other " + std::to_string(right) +
+                                        ", so check how both were computed")};
 }
 
 }  // namespace replicator::detail
