@@ -2,6 +2,8 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+
+#include <sys/stat.h>
 #include <cstring>
 #include <filesystem>
 #include <replicator/core/philox.hpp>
@@ -125,9 +127,11 @@ TEST_CASE("two that replace a file at the same time do not write into each other
   CHECK(std::distance(std::filesystem::directory_iterator{folder / ""}, {}) == 1);
 }
 
-TEST_CASE("a folder is no safetensors file") {
+TEST_CASE("a folder is no safetensors file, and neither is a named pipe, whose writer is not waited for") {
   const Folder folder;
-  CHECK_THROWS_WITH(io::read_safetensors(folder / ""), Contains("not a safetensors file, but a folder"));
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(io::read_safetensors(folder / "pipe"), Contains("must be a regular file, and is a named pipe"));
+  CHECK_THROWS_WITH(io::read_safetensors(folder / ""), Contains("must be a regular file, and is a folder"));
 }
 
 TEST_CASE("a file that is not valid safetensors is refused by name and reason") {

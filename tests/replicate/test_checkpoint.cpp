@@ -4,11 +4,14 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -36,7 +39,8 @@ namespace {
 std::vector<std::string> files(const std::string& folder) {
   std::vector<std::string> result;
   if (std::filesystem::exists(folder))
-    for (const auto& entry : std::filesystem::directory_iterator{folder}) result.push_back(entry.path().filename().string());
+    for (const auto& entry : std::filesystem::directory_iterator{folder})
+      if (entry.path().filename() != ".lock") result.push_back(entry.path().filename().string());
   std::sort(result.begin(), result.end());
   return result;
 }
@@ -296,6 +300,58 @@ TEST_CASE("a run without --resume does not write among the checkpoints of anothe
   where.checkpoint = CheckpointOptions{};
   where.checkpoint.keep = 5;
   CHECK_THAT(error_of([&] { Replicator{where}; }), Catch::Contains("--keep was given without --checkpoint"));
+}
+
+TEST_CASE("a second job in the folder of a running one is refused, and told which that is") {
+  const TemporaryFolder folder;
+  const auto where = kept(on_devices(5, 1), folder.path());
+  const auto holder = "is in use by process " + std::to_string(::getpid()) + " on ";
+  {
+    Replicator repl{where};
+    auto train = repl.replicate(elements, step_of(Experiment{}));
+    const auto error = error_of([&] { test::run({}, where, 3); });
+    CHECK_THAT(error, Catch::StartsWith("--checkpoint: " + folder.path() + " " + holder));
+    CHECK_THAT(error, Catch::Contains("Two jobs would overwrite each other's checkpoints: wait until it has ended, or name another folder"));
+    train.step();
+    repl.save_checkpoint();
+  }
+  CHECK(files(folder.path()) == named({1}));
+  CHECK_THAT(bytes_of(folder.path() + "/.lock"), Catch::StartsWith("process " + std::to_string(::getpid())));
+  CHECK(test::run({}, kept(on_devices(5, 1), folder.path(), true), 4) == test::run({}, on_devices(5, 1), 4));
+}
+
+TEST_CASE("a job goes on without its stopped process that holds the folder, and takes the lock where it is free") {
+  const TemporaryFolder folder;
+  auto stopped = std::make_unique<CheckpointFolder>(folder.path());
+  stopped->prepare();
+  CheckpointFolder survivor{folder.path()};
+  survivor.take_over();  // does not throw
+  CheckpointFolder other{folder.path()};
+  CHECK_THAT(error_of([&] { other.prepare(); }), Catch::Contains("is in use by process"));
+  stopped.reset();
+  CheckpointFolder next{folder.path()};
+  next.take_over();
+  CHECK_THAT(error_of([&] { other.prepare(); }), Catch::Contains("is in use by process"));
+}
+
+TEST_CASE("what has the name of a checkpoint and is no regular file is refused, and a named pipe is not waited for") {
+  const Stopped stopped;
+  const auto refused = [&](const std::string& what) {
+    CHECK(stopped.error({}) == stopped.file(9) + ": a checkpoint must be a regular file, and this is " + what + ": move it away");
+    std::filesystem::remove(stopped.file(9));
+  };
+  std::filesystem::create_symlink(stopped.file(), stopped.file(9));
+  refused("a symbolic link");
+  REQUIRE(::mkfifo(stopped.file(9).c_str(), 0600) == 0);
+  refused("a named pipe");
+  std::filesystem::create_directory(stopped.file(9));
+  refused("a folder");
+
+  Replicator repl{kept(on_devices(5, 1), stopped.path(), true)};
+  auto train = repl.replicate(elements, step_of(Experiment{}));
+  train.step();
+  REQUIRE(::mkfifo(stopped.file(4).c_str(), 0600) == 0);
+  CHECK(error_of([&] { repl.save_checkpoint(); }) == stopped.file(4) + ": a checkpoint must be a regular file, and this is a named pipe: move it away");
 }
 
 TEST_CASE("a file that was cut short, or of which one bit is wrong, is refused by its name") {

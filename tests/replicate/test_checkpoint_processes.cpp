@@ -44,7 +44,8 @@ std::string digest_of(const test::ProcessResult& result) { return result.text.su
 
 std::vector<std::string> files(const std::string& folder) {
   std::vector<std::string> result;
-  for (const auto& entry : std::filesystem::directory_iterator{folder}) result.push_back(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator{folder})
+    if (entry.path().filename() != ".lock") result.push_back(entry.path().filename().string());
   std::sort(result.begin(), result.end());
   return result;
 }

@@ -60,6 +60,29 @@ class File {
   int fd_;
 };
 
+// "a folder", for messages.
+inline const char* kind_of_file(const struct stat& status) {
+  if (S_ISDIR(status.st_mode)) return "a folder";
+  if (S_ISLNK(status.st_mode)) return "a symbolic link";
+  if (S_ISFIFO(status.st_mode)) return "a named pipe";
+  return S_ISREG(status.st_mode) ? "a regular file" : "a device";
+}
+
+// Opens a regular file for reading. Refuses all else, and does not wait for the writer of a named pipe.
+class InputFile : public File {
+ public:
+  explicit InputFile(const std::string& path) : File{path, O_RDONLY | O_NONBLOCK, "open for reading"} {
+    struct stat status {};
+    if (::fstat(fd(), &status) != 0) fail(path, "stat");
+    if (!S_ISREG(status.st_mode)) throw DataError{path + ": must be a regular file, and is " + kind_of_file(status)};
+    size_ = static_cast<std::size_t>(status.st_size);
+  }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::size_t size_ = 0;
+};
+
 inline void write_all(const std::string& path, int fd, std::span<const std::byte> data) {
   while (!data.empty()) {
     const ssize_t written = ::write(fd, data.data(), data.size());
@@ -132,11 +155,8 @@ inline std::unique_ptr<File> open_in_place(const std::string& path, const struct
 
 // Reads the whole file into `bytes`, and keeps the vector's capacity. Throws DataError that names the file.
 inline void read_file(const std::string& path, std::vector<std::byte>& bytes) {
-  const detail::File file{path, O_RDONLY, "open for reading"};
-  struct stat status {};
-  if (::fstat(file.fd(), &status) != 0) detail::fail(path, "stat");
-  if (!S_ISREG(status.st_mode)) throw DataError{path + ": not a regular file"};
-  bytes.resize(static_cast<std::size_t>(status.st_size));
+  const detail::InputFile file{path};
+  bytes.resize(file.size());
   detail::read_exactly(path, file.fd(), bytes);
 }
 

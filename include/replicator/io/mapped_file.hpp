@@ -3,7 +3,6 @@
 #pragma once
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <cstddef>
 #include <replicator/core/error.hpp>
@@ -20,14 +19,11 @@ class MappedFile {
  public:
   // Throws DataError that names the file.
   explicit MappedFile(std::string path) : path_{std::move(path)} {
-    const detail::File file{path_, O_RDONLY, "open for reading"};
-    struct stat status {};
-    if (::fstat(file.fd(), &status) != 0) detail::fail(path_, "stat");
-    if (!S_ISREG(status.st_mode)) throw DataError{path_ + ": not a regular file"};
-    if (status.st_size == 0) return;
-    void* const memory = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_PRIVATE, file.fd(), 0);
+    const detail::InputFile file{path_};
+    if (file.size() == 0) return;
+    void* const memory = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.fd(), 0);
     if (memory == MAP_FAILED) detail::fail(path_, "map");
-    bytes_ = {static_cast<const std::byte*>(memory), static_cast<std::size_t>(status.st_size)};
+    bytes_ = {static_cast<const std::byte*>(memory), file.size()};
   }
   MappedFile(MappedFile&& other) noexcept : path_{std::move(other.path_)}, bytes_{std::exchange(other.bytes_, {})} {}
   MappedFile& operator=(MappedFile&& other) noexcept {

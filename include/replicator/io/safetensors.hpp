@@ -2,9 +2,6 @@
 // Reads and writes weights in the safetensors format (https://github.com/huggingface/safetensors), as Python does.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -158,12 +155,8 @@ Safetensors read_safetensors(const std::string& path, std::uint64_t size, Read r
 // Throws DataError that names the file if it is not a valid safetensors file, or has a dtype that this library does not
 // know (such as F16).
 inline Safetensors read_safetensors(const std::string& path) {
-  const detail::File file{path, O_RDONLY, "open for reading"};
-  struct stat status {};
-  if (::fstat(file.fd(), &status) != 0) detail::fail(path, "stat");
-  if (!S_ISREG(status.st_mode)) throw DataError{path + ": not a safetensors file, but a " + (S_ISDIR(status.st_mode) ? "folder" : "device or a pipe")};
-  return detail::read_safetensors(path, static_cast<std::uint64_t>(status.st_size),
-                                  [&](std::span<std::byte> into) { detail::read_exactly(path, file.fd(), into); });
+  const detail::InputFile file{path};
+  return detail::read_safetensors(path, file.size(), [&](std::span<std::byte> into) { detail::read_exactly(path, file.fd(), into); });
 }
 
 // The same for the bytes of a file in memory. `name` stands for the path in errors.

@@ -10,11 +10,14 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <replicator/core/error.hpp>
+#include <replicator/engine/state/folder_lock.hpp>
 #include <replicator/io/file.hpp>
 
 namespace replicator::detail {
@@ -30,17 +33,35 @@ class CheckpointFolder {
     return path_ + "/" + std::string{prefix} + std::string(digits.size() < 10 ? 10 - digits.size() : 0, '0') + digits + std::string{suffix};
   }
 
-  // Makes the folder if it is missing, and removes the partial files of processes that were killed while they wrote.
-  // Throws DataError if the folder is not writable.
-  void prepare() const {
+  // Makes the folder if it is missing, takes its lock, and removes the partial files of processes that were killed while
+  // they wrote. Throws BuildError if another job holds the lock, and DataError if the folder is not writable or a
+  // checkpoint in it is no regular file.
+  void prepare() {
     for (auto slash = path_.find('/', 1);; slash = path_.find('/', slash + 1)) {
       const auto part = path_.substr(0, slash);
       if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) io::detail::fail(part, "make the folder");
       if (slash == std::string::npos) break;
     }
+    lock_.emplace(path_);
+    if (const auto& holder = lock_->holder())
+      throw BuildError{"--checkpoint: " + path_ + " is in use by " + *holder +
+                       ". Two jobs would overwrite each other's checkpoints: wait until it has ended, or name another folder"};
+    for (const auto& file : newest_first()) require_regular(file);
     for (const auto& name : names())
       if (name.starts_with(prefix) && name.ends_with(".partial")) ::unlink((path_ + "/" + name).c_str());
     const io::FileReplacement writable{path_ + "/" + std::string{prefix} + "writable"};
+  }
+  // For the process that writes from now on: takes the lock if it is free. If it is not, a former process of this job
+  // holds it, which was stopped and that the job goes on without.
+  void take_over() {
+    if (!lock_) lock_.emplace(path_);
+  }
+  // Throws DataError if there is something else than a file by this name. (Opening a named pipe would wait for its other
+  // end, and a link may lead into the folder of another job.)
+  static void require_regular(const std::string& file) {
+    struct stat status {};
+    if (::lstat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+      throw DataError{file + ": a checkpoint must be a regular file, and this is " + io::detail::kind_of_file(status) + ": move it away"};
   }
   // The complete checkpoints, newest first. Other files are ignored.
   std::vector<std::string> newest_first() const {
@@ -75,6 +96,7 @@ class CheckpointFolder {
   }
 
   std::string path_;
+  std::optional<FolderLock> lock_;
 };
 
 }  // namespace replicator::detail

@@ -50,8 +50,8 @@ class Checkpoints {
   }
 
   // Collective: every process calls it before the first step is built. Throws BuildError if the folder has checkpoints
-  // of another run, or, with --resume, of another experiment. Throws DataError if the folder is not writable or its
-  // newest file is damaged.
+  // of another run, or, with --resume, of another experiment, or if another job writes there. Throws DataError if the
+  // folder is not writable or its newest file is damaged.
   void open() {
     if (options_.folder.empty()) return;
     std::string newest;
@@ -141,6 +141,8 @@ class Checkpoints {
     const AllVariables all{store, job_, placement_};
     const auto path = folder_.file(state_.total());
     if (job_.rank() == 0) {
+      folder_.take_over();
+      folder_.require_regular(path);
       write(path, all);
       folder_.keep(options_.keep);
     }
