@@ -53,7 +53,7 @@ struct IndexedAxis {
 
 class IndexedLoops : public Executable {
  public:
-  explicit IndexedLoops(IndexedAxis axis) : axis_{std::move(axis)} {
+  explicit IndexedLoops(IndexedAxis axis) : axis_{axis} {
     input_layouts.resize(2);
     output_layouts.resize(1);
     in_place = {-1};
