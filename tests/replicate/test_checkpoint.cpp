@@ -19,6 +19,7 @@
 
 #include <replicator/data/take.hpp>
 #include <replicator/engine/state/checkpoint.hpp>
+#include <replicator/engine/state/checkpoint_folder.hpp>
 
 #include "../input/temporary_folder.hpp"
 #include "../support/cases.hpp"
