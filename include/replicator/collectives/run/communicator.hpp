@@ -50,6 +50,8 @@ class DeviceCollective {
   virtual void precede(void* queue) = 0;
   // The same for the host: whether the device has finished the step.
   virtual bool done() const = 0;
+  // Whether its queue waits for queues of other processes. If one of them dies, this one may wait for ever.
+  virtual bool waits_for_processes() const { return false; }
   virtual HostPart host_part() const { return {}; }
 };
 
