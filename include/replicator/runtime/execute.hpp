@@ -304,18 +304,28 @@ class Execution {
     }
     if (record_) record_->waits_no_more();
   }
-  // After a failed step: waits until the device has done its work, or gives the device up at the deadline.
+  // After a failed step: waits until the device has done its work, or gives the device up at the deadline. Does not wait long for
+  // queues of other processes.
   void leave() noexcept {
     if (!program_.queue.handle()) return;
     try {
-      const auto wait = device_wait_from(transport::Clock::now());
+      const auto begun = transport::Clock::now();
+      const auto wait = device_wait_from(begun);
+      const bool may_be_lost = waits_for_processes();
       program_.settled.record(program_.queue);
       while (!program_.settled.happened() && !program_.queue.abandoned()) {
-        if (wait.is_over(transport::Clock::now())) return program_.queue.abandon();
+        const auto now = transport::Clock::now();
+        if (wait.is_over(now) || (may_be_lost && now - begun > transport::after_failure)) return program_.queue.abandon();
         ::sched_yield();
       }
     } catch (const DeviceError&) {  // the error has been reported already, or is not worth reporting
     }
+  }
+  bool waits_for_processes() const {
+    return std::any_of(program_.collectives.begin(), program_.collectives.end(), [](const CollectiveUse& use) {
+      const auto* const device = use.collective->on_device();
+      return device && device->waits_for_processes();
+    });
   }
   // True if the device has reached all collectives that it waits for.
   bool waits_for_others() const {
