@@ -91,6 +91,7 @@ class Memory {
   bool holds(const std::byte* pointer) const {
     return std::any_of(shared_.begin(), shared_.end(), [&](const auto& file) { return file.holds(pointer); }) || std::any_of(blocks_.begin(), blocks_.end(), [&](const auto& block) { return pointer >= block.first && pointer <= block.first + block.second; });
   }
+  bool empty() const { return blocks() == 0; }
   std::size_t blocks() const { return blocks_.size() + shared_.size() + opened_.size(); }
 
  private:

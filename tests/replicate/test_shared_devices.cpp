@@ -203,6 +203,8 @@ TEST_CASE("a process that has not allocated by the deadline is named") {
 }
 
 TEST_CASE("a queue that waits for one of a killed process is given up, and the error names the process") {
+  auto options = test::quick_options();
+  options.exchange_deadline = std::chrono::seconds{60};
   const auto results = with_two([](rt::Job& job, rt::SharedDeviceGroup& group) -> std::string {
     const cl::ReplicaBlocks blocks{2, 2};
     const auto communicator = cl::make_communicator(rt::SharedDevices{group, job.rank()}, blocks);
@@ -221,7 +223,8 @@ TEST_CASE("a queue that waits for one of a killed process is given up, and the e
     });
     collective.reset();
     return text + (group.abandoned() ? "given up; " : "") + error;
-  });
+  },
+                                options);
   INFO(test::describe(results));
   CHECK(results[1].signal == SIGKILL);
   CHECK_THAT(results[0].text, Catch::StartsWith("given up; process 1 (pid ") && Catch::Contains(" died"));

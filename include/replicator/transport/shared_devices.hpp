@@ -226,6 +226,7 @@ class SharedDevices {
   Region allocate_on_device(std::size_t bytes) {
     const auto id = static_cast<std::uint32_t>(state_->mine.size());
     auto& allocation = group_->make(id, bytes, cards(id));
+    support().enter(device_index());  // making a part of another rank switches to its device
     host_->notify();
     state_->mine.push_back({&allocation, std::vector<Opened>(static_cast<std::size_t>(size()))});
     return {part(id).data, bytes, id};
@@ -293,7 +294,6 @@ class SharedDevices {
                                    " to allocate device memory for a collective. It is stopped or slow: look there, or allow more time with --deadline",
                                peer};
     try {
-      support().enter(device_index());
       if (!found.data) found.data = support().sharing->open(device_index(), card.memory);
       found.mark = support().sharing->open_event(device_index(), card.mark);
     } catch (const DeviceError& error) {
