@@ -185,11 +185,11 @@ TEST_CASE("memory of a device is freed only when every process has closed it, wh
 
 TEST_CASE("a process that has not allocated by the deadline is named") {
   auto options = test::quick_options();
-  options.exchange_deadline = std::chrono::milliseconds{300};
+  options.exchange_deadline = std::chrono::milliseconds{1500};
   const auto results = with_two(
       [](rt::Job& job, rt::SharedDeviceGroup& group) -> std::string {
         if (job.rank() == 1) {
-          std::this_thread::sleep_for(std::chrono::milliseconds{600});
+          std::this_thread::sleep_for(std::chrono::milliseconds{2500});
           return "late";
         }
         rt::SharedDevices endpoint{group, 0};
@@ -205,7 +205,7 @@ TEST_CASE("a process that has not allocated by the deadline is named") {
 TEST_CASE("a queue that waits for one of a killed process is given up, and the error names the process") {
   auto options = test::quick_options();
   options.exchange_deadline = std::chrono::seconds{60};
-  const auto results = with_two([](rt::Job& job, rt::SharedDeviceGroup& group) -> std::string {
+  const auto die = [](rt::Job& job, rt::SharedDeviceGroup& group) -> std::string {
     const cl::ReplicaBlocks blocks{2, 2};
     const auto communicator = cl::make_communicator(rt::SharedDevices{group, job.rank()}, blocks);
     auto collective = communicator->prepare(spec_of(cl::Kind::all_reduce, 10, 0), cl::owner_computes(blocks));
@@ -213,22 +213,20 @@ TEST_CASE("a queue that waits for one of a killed process is given up, and the e
     const Queue queue{support_of(DeviceKind::cuda), job.rank()};
     collective->on_device()->start_behind(queue.handle());
     collective->wait(soon());
-    if (job.rank() == 1) {
-      std::this_thread::sleep_for(std::chrono::milliseconds{500});  // process 0 needs its words no more
-      ::raise(SIGKILL);
-    }
+    job.barrier();  // both have queued all that they have to do
+    if (job.rank() == 1) ::raise(SIGKILL);
     std::string text = collective->on_device()->done() ? "done; " : "";
     const auto error = error_of([&] {
       for (;;) communicator->check();
     });
     collective.reset();
     return text + (group.abandoned() ? "given up; " : "") + error;
-  },
-                                options);
+  };
+  const auto results = with_two(die, options);
   INFO(test::describe(results));
   CHECK(results[1].signal == SIGKILL);
   CHECK_THAT(results[0].text, Catch::StartsWith("given up; process 1 (pid ") && Catch::Contains(" died"));
-  CHECK(results[0].seconds < 20);
+  CHECK(results[0].seconds < 40);
 }
 
 }  // namespace test_shared_devices

@@ -305,13 +305,15 @@ class Execution {
     if (record_) record_->waits_no_more();
   }
   // After a failed step: waits until the device has done its work, or gives the device up at the deadline. Does not wait long for
-  // queues of other processes.
+  // queues of other processes. Waits for those of collectives too, because most calls that free memory wait for them.
   void leave() noexcept {
     if (!program_.queue.handle()) return;
     try {
       const auto begun = transport::Clock::now();
       const auto wait = device_wait_from(begun);
-      const bool may_be_lost = waits_for_processes();
+      bool may_be_lost = false;
+      for (const auto& use : program_.collectives)
+        if (auto* const device = use.collective->on_device()) may_be_lost = device->join_after_failure(program_.queue.handle()) || may_be_lost;
       program_.settled.record(program_.queue);
       while (!program_.settled.happened() && !program_.queue.abandoned()) {
         const auto now = transport::Clock::now();
@@ -320,12 +322,6 @@ class Execution {
       }
     } catch (const DeviceError&) {  // the error has been reported already, or is not worth reporting
     }
-  }
-  bool waits_for_processes() const {
-    return std::any_of(program_.collectives.begin(), program_.collectives.end(), [](const CollectiveUse& use) {
-      const auto* const device = use.collective->on_device();
-      return device && device->waits_for_processes();
-    });
   }
   // True if the device has reached all collectives that it waits for.
   bool waits_for_others() const {
