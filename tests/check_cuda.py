@@ -18,6 +18,8 @@ PROGRAMS = ("bench/resnet_step_cuda", "bench/convolutions_cuda", "examples/resne
             "tests/test_cuda")
 HELLO = """
 [[ "$*" == *--resume* ]] || for word; do [[ $previous == --checkpoint ]] && touch "$word/step-0000000010.safetensors"; previous=$word; done
+for word; do [[ $previous == --plan ]] && echo "{}" > "$word"; previous=$word; done
+[[ -n $WORLD_SIZE && "$*" != *--plan* ]] && exit 1  # all processes gather the plan
 echo "digest: abc"
 """
 STEP = """
@@ -126,9 +128,17 @@ class CheckCuda(unittest.TestCase):
         self.assertEqual(self.failed(), ["FAILED  the same digest on cuda:0x4", "FAILED  the same digest on cuda:0x4, nothing captured"])
 
     def test_a_run_that_was_not_resumed_fails(self):
-        self.write(self.built / "examples/hello_cuda", 'echo "digest: abc"')  # writes no checkpoint
+        self.write(self.built / "examples/hello_cuda", HELLO.replace("touch", "true"))  # writes no checkpoint
         self.run_script("training")
         self.assertEqual(self.failed(), ["FAILED  the same digest of a resumed run"])
+
+    def test_processes_with_another_digest_an_error_or_values_in_the_memory_of_the_host_fail(self):
+        broken_ones = (HELLO.replace("abc", "ab${WORLD_SIZE:-c}"), HELLO.replace('echo "d', '[[ ${RANK:-0} == 1 ]] && exit 1\necho "d'),
+                       HELLO.replace('"{}"', """'{"reason": "one latency; through the host'"'"'s memory: it refuses"}'"""))
+        for count, broken in enumerate(broken_ones, 1):
+            self.write(self.built / "examples/hello_cuda", broken)
+            self.run_script("training")
+            self.assertEqual(self.failed(), ["FAILED  the same digest of two processes that read each other's memory"] * count)
 
     def test_every_file_of_tests_of_the_gpu_is_run(self):
         stages = (ROOT / "scripts/check-cuda").read_text()

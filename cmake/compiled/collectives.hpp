@@ -9,6 +9,7 @@
 #include <replicator/collectives/simulate/simulate.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <replicator/transport/in_process_devices.hpp>
+#include <replicator/transport/shared_devices.hpp>
 
 namespace replicator::detail::collectives {
 
@@ -17,6 +18,7 @@ REPLICATOR_TEMPLATE Simulation simulate<>(const std::vector<SimulatedCollective>
                                           const SimulationOptions&);
 REPLICATOR_TEMPLATE std::unique_ptr<Communicator> make_communicator(transport::InProcess&&, const ReplicaBlocks&, std::size_t);
 REPLICATOR_TEMPLATE std::unique_ptr<Communicator> make_communicator(transport::InProcessDevices&&, const ReplicaBlocks&, std::size_t);
+REPLICATOR_TEMPLATE std::unique_ptr<Communicator> make_communicator(transport::SharedDevices&&, const ReplicaBlocks&, std::size_t);
 REPLICATOR_TEMPLATE std::vector<std::unique_ptr<Communicator>> connect_hosts<>(const std::string&, transport::Job&, const std::vector<int>&,
                                                                                const ReplicaBlocks&);
 REPLICATOR_TEMPLATE std::vector<std::unique_ptr<transport::Messenger>> connect_messengers<>(const std::string&, transport::Job&, const std::vector<int>&);

@@ -37,6 +37,23 @@ resumed_digest() {
   rm -rf "$folder"
   return $status
 }
+# Two processes on one GPU, or on two where there are two. Their values must not pass the host's memory.
+processes_digest() {
+  local folder status gpus
+  folder=$(mktemp -d)
+  gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader 2> /dev/null | wc -l)
+  export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 10000))
+  RANK=1 limited "$hello" --replicas 8 --devices "cuda:$((gpus > 1))" --plan "$folder/plan.json" > "$folder/process_1" 2>&1 &
+  RANK=0 same_digest cuda:0 --plan "$folder/plan.json"
+  status=$?
+  wait $! || status=1
+  unset WORLD_SIZE MASTER_ADDR MASTER_PORT
+  sed 's/^/process 1: /' "$folder/process_1"
+  [[ -s $folder/plan.json ]] || { echo "there is no plan"; status=1; }
+  grep -o "through the host's memory[^\"]*" "$folder/plan.json" && status=1
+  rm -rf "$folder"
+  return $status
+}
 train_on_pictures() {
   local folder status
   folder=$(mktemp -d)

@@ -55,14 +55,15 @@ inline std::string reach(int index, int peer) {
   return apart;
 }
 
-// What this device copies, or else folds, from the peer's memory has other bits.
+// What this device copies, or else folds, from the peer's memory has other bits. Peer -1: all memory of other processes.
 struct Misread {
   int index = -1, peer = -1;
   bool copies = false;
 };
 inline Misread misread;
 inline void misread_into(int index, bool copies, std::byte* to, const std::byte* from) {
-  if (index == misread.index && copies == misread.copies && device(misread.peer).memory.holds(from)) to[1000] ^= std::byte{1};
+  if (index != misread.index || copies != misread.copies) return;
+  if (misread.peer < 0 ? device(index).memory.has_opened(from) : device(misread.peer).memory.holds(from)) to[1000] ^= std::byte{1};
 }
 
 inline thread_local int entered = -1;  // by this thread
@@ -240,7 +241,8 @@ inline constexpr DeviceSupport support{.require = &require,
                                        .abandoned = &is_abandoned,
                                        .staging = &staging,
                                        .capture = &capture,
-                                       .peers = &peers};
+                                       .peers = &peers,
+                                       .sharing = &sharing};
 
 inline std::unique_ptr<replicator::Executable> merge(std::span<const replicator::Executable* const> parts);
 
@@ -392,6 +394,7 @@ class PretendDevices {
     if (pretend::abandoned.exchange(false)) give_back();
     pretend::pinned.all = false;
     pretend::apart.clear();
+    pretend::unshared.clear();
     pretend::copied.clear();
     pretend::misread = {};
     pretend::planted = {};

@@ -17,6 +17,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/core/philox.hpp>
 
+#include "pretend_sharing.hpp"
 #include "pretend_sync.hpp"
 
 namespace replicator::test::pretend {
@@ -41,18 +42,57 @@ class Memory {
     blocks_.emplace_back(data, bytes);
     return data;
   }
-  void release(std::byte* data) {
+  // A block that other processes can open.
+  std::byte* share(std::size_t bytes, SharedHandle& handle) {
+    const SharedFile file{bytes};
+    shared_.push_back(file);
+    if (by_threads) file.protect(PROT_READ | PROT_WRITE);
+    handle = file.handle();
+    return file.data();
+  }
+  // Opens a block of another process.
+  const std::byte* open(const SharedHandle& handle) {
+    const SharedFile file{handle};
+    opened_.push_back(file);
+    if (by_threads) file.protect(PROT_READ);
+    return file.data();
+  }
+  // Returns its size.
+  std::size_t close(const std::byte* data) {
+    const auto found = std::find_if(opened_.begin(), opened_.end(), [&](const auto& file) { return file.data() == data; });
+    const auto bytes = found->bytes();
+    found->close();
+    opened_.erase(found);
+    return bytes;
+  }
+  // Returns false if the block was released while another process had it open.
+  bool release(std::byte* data) {
+    if (const auto found = std::find_if(shared_.begin(), shared_.end(), [&](const auto& file) { return file.data() == data; }); found != shared_.end()) {
+      const bool closed = found->state().open == 0;
+      found->unmap();
+      shared_.erase(found);
+      return closed;
+    }
     std::erase_if(blocks_, [&](const auto& block) { return block.first == data; });
     if (blocks_.empty() && base_) ::madvise(base_, used_, MADV_DONTNEED);
+    return true;
   }
   void protect(int protection) const {
     if (used_) ::mprotect(base_, used_, protection);
+    for (const auto& file : shared_) file.protect(protection);
+  }
+  // What it has opened is only read.
+  void protect_opened(int protection) const {
+    for (const auto& file : opened_) file.protect(protection);
+  }
+  bool has_opened(const std::byte* pointer) const {
+    return std::any_of(opened_.begin(), opened_.end(), [&](const auto& file) { return file.holds(pointer); });
   }
   bool holds(const std::byte* pointer) const {
-    return std::any_of(blocks_.begin(), blocks_.end(), [&](const auto& block) { return pointer >= block.first && pointer <= block.first + block.second; });
+    return std::any_of(shared_.begin(), shared_.end(), [&](const auto& file) { return file.holds(pointer); }) || std::any_of(blocks_.begin(), blocks_.end(), [&](const auto& block) { return pointer >= block.first && pointer <= block.first + block.second; });
   }
-  bool empty() const { return blocks_.empty(); }
-  std::size_t blocks() const { return blocks_.size(); }
+  bool empty() const { return blocks() == 0; }
+  std::size_t blocks() const { return blocks_.size() + shared_.size() + opened_.size(); }
 
  private:
   static constexpr std::size_t page = 4096, room = std::size_t{1} << 30;
@@ -60,6 +100,7 @@ class Memory {
   std::byte* base_ = nullptr;
   std::size_t used_ = 0;
   std::vector<std::pair<std::byte*, std::size_t>> blocks_;
+  std::vector<SharedFile> shared_, opened_;
 };
 
 struct Device {
@@ -90,14 +131,16 @@ inline Device& device(int index) { return all().at(static_cast<std::size_t>(inde
 
 inline bool Device::reads(const std::byte* pointer) {
   const Locked locked;
-  return memory.holds(pointer) || std::any_of(reached.begin(), reached.end(), [&](int peer) { return device(peer).memory.holds(pointer); });
+  return memory.holds(pointer) || memory.has_opened(pointer) || std::any_of(reached.begin(), reached.end(), [&](int peer) { return device(peer).memory.holds(pointer); });
 }
 inline void Device::open() {
   for (const int peer : reached) device(peer).memory.protect(PROT_READ);
   memory.protect(PROT_READ | PROT_WRITE);
+  memory.protect_opened(PROT_READ);
 }
 inline void Device::close() {
   memory.protect(PROT_NONE);
+  memory.protect_opened(PROT_NONE);
   for (const int peer : reached) device(peer).memory.protect(PROT_NONE);
 }
 

@@ -28,19 +28,26 @@ class Order {
   // How much of each queue's work comes before some point, by queue.
   using Clock = std::vector<std::uint64_t>;
 
+  // Queues of a process of a job have numbers of their own, so that its clocks mean something to the others. Call it first.
+  static constexpr int most_queues = 100, most_processes = 4;
+  void set_process(int process) { first_ = process * most_queues; }
   // Adds a queue of a device, and returns its number.
   int add(int device) {
-    std::size_t number = 0;
-    while (number < queues_.size() && queues_[number].device >= 0) ++number;
-    if (number == queues_.size()) queues_.emplace_back();
-    queues_[number].device = device;
-    return static_cast<int>(number);
+    std::size_t place = 0;
+    while (place < queues_.size() && queues_[place].device >= 0) ++place;
+    if (place == queues_.size()) queues_.emplace_back();
+    queues_[place].device = device;
+    return first_ + static_cast<int>(place);
   }
   // The host has waited for all of its work.
   void remove(int number) {
     host_sees(number);
     queue(number).device = -1;
-    if (std::all_of(queues_.begin(), queues_.end(), [](const Queue& each) { return each.device < 0; })) *this = {};
+    if (std::all_of(queues_.begin(), queues_.end(), [](const Queue& each) { return each.device < 0; })) {
+      const int first = first_;
+      *this = {};
+      first_ = first;
+    }
   }
   // The queue is given work. Returns the conflict with other work that may still run, or an empty text. `what`: "a copy".
   std::string submit(int number, const Accesses& accesses, const char* what) {
@@ -90,8 +97,8 @@ class Order {
 
   static constexpr auto unordered = ", and nothing makes it wait";
 
-  Queue& queue(int number) { return queues_[static_cast<std::size_t>(number)]; }
-  const Queue& queue(int number) const { return queues_[static_cast<std::size_t>(number)]; }
+  Queue& queue(int number) { return queues_[static_cast<std::size_t>(number - first_)]; }
+  const Queue& queue(int number) const { return queues_[static_cast<std::size_t>(number - first_)]; }
   static std::uint64_t& at(Clock& clock, int number) {
     if (clock.size() <= static_cast<std::size_t>(number)) clock.resize(static_cast<std::size_t>(number) + 1);
     return clock[static_cast<std::size_t>(number)];
@@ -136,6 +143,7 @@ class Order {
     }
   }
 
+  int first_ = 0;
   std::vector<Queue> queues_;
   Clock host_;
   std::map<const std::byte*, Piece> pieces_;  // by where they begin

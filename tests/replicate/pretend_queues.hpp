@@ -59,11 +59,13 @@ struct Task {
   Accesses accesses = {};
   const char* what = "a task";
 };
-// How often it was recorded, and how often it has happened.
 struct PretendedEvent {
   int index = 0;
-  std::uint64_t recorded = 0, happened = 0;
-  Order::Clock clock = {};  // of the last record
+  Order::Clock clock = {};  // of the last record; those of an event between processes are in its file
+  SharedFile file = {};     // of an event between processes
+  bool opened = false;      // of another process
+  EventCounts own = {};
+  EventCounts& counts = file.data() ? file.state().event : own;
 };
 struct Entry {
   std::function<void()> task;         // or
@@ -72,7 +74,7 @@ struct Entry {
   std::uint64_t number = 0;          // of the record
   std::unique_ptr<char> given = {};  // an address of its own, see publish()
 
-  bool can_start() const { return !waits || waits->happened >= number; }
+  bool can_start() const { return !waits || waits->counts.happened >= number; }
 };
 struct Work {
   int index = 0, number = 0;  // of the device, and in `order`
@@ -101,6 +103,7 @@ struct Planted {
   std::vector<std::string> found = {};  // conflicts, which are errors only where nothing is planted
 };
 inline Planted planted;
+inline std::atomic<int> released_early{0};  // blocks that another process still had open
 
 inline std::byte* allocate(int index, std::size_t bytes) {
   refuse_while_capturing("memory was allocated while a queue captures");
@@ -112,13 +115,13 @@ inline void release(int index, std::byte* data, std::size_t bytes) noexcept {
   if (keep([=] { release(index, data, bytes); })) return;
   const Locked locked;
   order.forget(data, bytes);
-  device(index).memory.release(data);
+  if (!device(index).memory.release(data)) ++released_early;
 }
 
 // Has begun and ended one entry.
 inline void done(Work& work, const Entry& entry) {
   work.queued.pop_front();
-  if (entry.records) entry.records->happened = std::max(entry.records->happened, entry.number);
+  if (entry.records) entry.records->counts.happened = std::max<std::uint64_t>(entry.records->counts.happened, entry.number);
 }
 // One entry of some queue of the device, drawn at random, that need not wait; false where there is none.
 inline bool advance(Device& own) {
@@ -136,6 +139,14 @@ inline bool advance(Device& own) {
   own.close();
   return true;
 }
+// Whether a queue of this process waits for one of another process.
+inline bool waits_for_process() {
+  return std::any_of(all().begin(), all().end(), [](const Device& device) {
+    return std::any_of(device.queues.begin(), device.queues.end(), [](const Work* work) {
+      return !work->queued.empty() && work->queued.front().waits && work->queued.front().waits->opened;
+    });
+  });
+}
 // Queues work whenever they like, and for a while not at all.
 inline void idle(Device& own) {
   if (own.held || by_threads) return;
@@ -152,7 +163,9 @@ inline void work_off(Work& work, PhiloxStream random) {
     Entry entry;
     {
       Locked locked;
-      changed.wait(locked.lock, [&] { return work.ends || (!own.stuck && !work.queued.empty() && work.queued.front().can_start()); });
+      const auto has_work = [&] { return work.ends || (!own.stuck && !work.queued.empty() && work.queued.front().can_start()); };
+      while (!changed.wait_for(locked.lock, waits_for_process() ? std::chrono::milliseconds{1} : std::chrono::milliseconds{100}, has_work)) {
+      }
       if (work.ends) return;
       entry = std::move(work.queued.front());
     }
@@ -186,8 +199,14 @@ void advance_until(int index, Done done) {
     if (!changed.wait_for(locked.lock, std::chrono::seconds{60}, done)) throw std::logic_error{what};
     return;
   }
-  while (!done())
-    if (!advance(device(index)) && std::none_of(all().begin(), all().end(), [](Device& other) { return advance(other); })) throw std::logic_error{what};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{60};
+  while (!done()) {
+    if (advance(device(index)) || std::any_of(all().begin(), all().end(), [](Device& other) { return advance(other); })) continue;
+    if (!waits_for_process() || std::chrono::steady_clock::now() > end) throw std::logic_error{what};
+    locked.lock.unlock();
+    std::this_thread::yield();
+    locked.lock.lock();
+  }
 }
 inline void drain(Work& work) {
   advance_until(work.index, [&] { return work.queued.empty(); });
@@ -259,21 +278,28 @@ inline void put(Work& work, const Task& task) {
 inline void* make_event(int index) {
   refuse_while_capturing("an event was made while a queue captures");
   ++device(index).events;
-  return new PretendedEvent{index};
+  return new PretendedEvent{.index = index};
 }
 inline void destroy_event(int index, void* event) noexcept {
   if (keep([=] { destroy_event(index, event); })) return;
   --device(index).events;
-  delete static_cast<PretendedEvent*>(event);
+  auto* const destroyed = static_cast<PretendedEvent*>(event);
+  if (destroyed->file.data()) {
+    if (!destroyed->opened && destroyed->file.state().open != 0) ++released_early;
+    destroyed->opened ? destroyed->file.close() : destroyed->file.unmap();
+  }
+  delete destroyed;
 }
 // Neither is part of a capture here: only one queue is captured at a time.
 inline void record(void* queue, void* event) {
   auto& work = *static_cast<Work*>(queue);
   auto& recorded = *static_cast<PretendedEvent*>(event);
   if (work.captures) spoil(work, "an event was recorded in a queue that captures");
+  if (recorded.opened) throw std::logic_error{"an event of another process was recorded"};
   push(work, [&] {
     recorded.clock = order.record(work.number);
-    return Entry{.task = {}, .records = &recorded, .number = ++recorded.recorded};
+    if (recorded.file.data()) recorded.file.keep(recorded.clock);
+    return Entry{.task = {}, .records = &recorded, .number = ++recorded.counts.recorded};
   });
 }
 inline void wait(void* queue, void* event) {
@@ -282,14 +308,14 @@ inline void wait(void* queue, void* event) {
   if (work.captures) spoil(work, "a queue that captures was told to wait for another one");
   push(work, [&] {
     if (planted.waits++ == planted.left_out) return Entry{};
-    order.wait(work.number, awaited.clock);
-    return Entry{.task = {}, .waits = &awaited, .number = awaited.recorded};
+    order.wait(work.number, awaited.opened ? awaited.file.kept() : awaited.clock);
+    return Entry{.task = {}, .waits = &awaited, .number = awaited.counts.recorded};
   });
 }
 inline void await(void* event) {
   refuse_while_capturing("an event was waited for while a queue captures");
   auto& awaited = *static_cast<PretendedEvent*>(event);
-  advance_until(awaited.index, [&] { return awaited.happened >= awaited.recorded; });
+  advance_until(awaited.index, [&] { return awaited.counts.happened >= awaited.counts.recorded; });
   follow(event);
   const Locked locked;
   order.host_sees(awaited.clock);
@@ -300,12 +326,41 @@ inline bool happened(void* event) {
   {
     const Locked locked;
     for (auto& each : all()) idle(each);  // it may be behind what others do, whose threads sleep
-    if (asked.happened < asked.recorded) return false;
+    if (asked.counts.happened < asked.counts.recorded) return false;
     order.host_sees(asked.clock);
   }
   follow(event);
   return true;
 }
+
+inline std::string unshared;  // why devices do not open the memory of other processes; empty where they do
+inline std::byte* share_memory(int index, std::size_t bytes, SharedHandle& handle) {
+  refuse_while_capturing("memory was allocated while a queue captures");
+  const Locked locked;
+  return device(index).memory.share(bytes, handle);
+}
+inline const std::byte* open_memory(int index, const SharedHandle& handle) {
+  if (!unshared.empty()) throw DeviceError{unshared};
+  const Locked locked;
+  return device(index).memory.open(handle);
+}
+inline void close_memory(int index, const std::byte* memory) noexcept {
+  if (keep([=] { close_memory(index, memory); })) return;
+  const Locked locked;
+  order.forget(memory, device(index).memory.close(memory));
+}
+inline void* share_event(int index, SharedHandle& handle) {
+  const SharedFile file{std::size_t{0}};
+  handle = file.handle();
+  ++device(index).events;
+  return new PretendedEvent{.index = index, .file = file};
+}
+inline void* open_event(int index, const SharedHandle& handle) {
+  const SharedFile file{handle};
+  ++device(index).events;
+  return new PretendedEvent{.index = index, .file = file, .opened = true};
+}
+inline constexpr SharingSupport sharing{&share_memory, &open_memory, &close_memory, &share_event, &open_event};
 
 // While it lives, queues that are made are threads. Make it before them, and let it outlive them.
 class ByThreads {

@@ -74,39 +74,44 @@ inline Received received_on_host(const std::vector<Asked>& all) {
   return result;
 }
 
-// The same on devices of these indices, by rank, whose communicators connect(rank) makes. All collectives are under way at once, begun in
-// another order on every second rank, and nobody waits for a device before the last step.
+// What one rank receives on its device, [collective][step]. All collectives are under way at once, begun in another order on every
+// second rank, and nobody waits for a device before the last step.
+inline std::vector<std::vector<Bytes>> received_on_device(const std::vector<Asked>& all, int rank, int index, const std::unique_ptr<cl::Communicator>& communicator) {
+  std::vector<std::vector<Bytes>> result(all.size());
+  const Queue queue{support_of(DeviceKind::cuda), index};
+  std::vector<std::unique_ptr<cl::Collective>> collectives;
+  for (const auto& asked : all) collectives.push_back(communicator->prepare(asked.spec, asked.schedule));
+  std::vector<Bytes> inputs;
+  inputs.reserve(1000);
+  for (int step = 0; step < steps; ++step) {
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const std::size_t at = rank % 2 ? all.size() - 1 - k : k;
+      for (int input = 0; input < collectives[at]->inputs(); ++input) {
+        inputs.push_back(given(all[at], rank, input, step));
+        queue.copy(collectives[at]->input(input), inputs.back().data(), inputs.back().size());
+      }
+      collectives[at]->on_device()->start_behind(queue.handle());
+    }
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      if (!collectives[k]->wait_until(soon(), [&] {
+            for (auto& other : collectives) other->advance();
+          }))
+        throw Error{"it takes too long"};
+      collectives[k]->on_device()->precede(queue.handle());
+      auto& output = result[k].emplace_back(output_bytes(all[k], rank));
+      queue.copy(output.data(), collectives[k]->output(), output.size());
+    }
+  }
+  queue.synchronise();
+  return result;
+}
+// The same for devices of these indices, by rank, whose communicators connect(rank) makes.
 template <class Connect>
 Received received_on_devices(const std::vector<Asked>& all, const std::vector<int>& indices, rt::InProcessGroup& group, Connect connect) {
-  Received result(indices.size(), std::vector<std::vector<Bytes>>(all.size()));
-  const auto& support = support_of(DeviceKind::cuda);
+  Received result(indices.size());
   run_ranks(group, [&](int rank) {
-    const Queue queue{support, indices[static_cast<std::size_t>(rank)]};
-    const std::unique_ptr<cl::Communicator> communicator = connect(rank);
-    std::vector<std::unique_ptr<cl::Collective>> collectives;
-    for (const auto& asked : all) collectives.push_back(communicator->prepare(asked.spec, asked.schedule));
-    std::vector<Bytes> inputs;
-    inputs.reserve(1000);
-    for (int step = 0; step < steps; ++step) {
-      for (std::size_t k = 0; k < all.size(); ++k) {
-        const std::size_t at = rank % 2 ? all.size() - 1 - k : k;
-        for (int index = 0; index < collectives[at]->inputs(); ++index) {
-          inputs.push_back(given(all[at], rank, index, step));
-          queue.copy(collectives[at]->input(index), inputs.back().data(), inputs.back().size());
-        }
-        collectives[at]->on_device()->start_behind(queue.handle());
-      }
-      for (std::size_t k = 0; k < all.size(); ++k) {
-        if (!collectives[k]->wait_until(soon(), [&] {
-              for (auto& other : collectives) other->advance();
-            }))
-          throw Error{"it takes too long"};
-        collectives[k]->on_device()->precede(queue.handle());
-        auto& output = result[static_cast<std::size_t>(rank)][k].emplace_back(output_bytes(all[k], rank));
-        queue.copy(output.data(), collectives[k]->output(), output.size());
-      }
-    }
-    queue.synchronise();
+    const auto place = static_cast<std::size_t>(rank);
+    result[place] = received_on_device(all, rank, indices[place], connect(rank));
   });
   return result;
 }

@@ -14,6 +14,7 @@
 #include <replicator/cuda/hangs.cuh>
 #include <replicator/cuda/launch.cuh>
 #include <replicator/cuda/peers.cuh>
+#include <replicator/cuda/sharing.cuh>
 #include <replicator/cuda/staging.cuh>
 #include <replicator/devices/device_support.hpp>
 
@@ -118,7 +119,7 @@ inline std::size_t memory(int index) {
 inline constexpr DeviceSupport support{&detail::require, &detail::allocate, &detail::release, &detail::make_queue,
                                        &detail::destroy_queue, &detail::enter, &detail::copy, &fold,
                                        &detail::synchronise, &detail::abandon, &detail::abandoned, &detail::memory, &staging, &capture,
-                                       &peers};
+                                       &peers, &sharing};
 
 inline const bool device_registered = [] {
   device_support[static_cast<std::size_t>(DeviceKind::cuda)].store(&support);

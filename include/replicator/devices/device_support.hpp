@@ -2,6 +2,7 @@
 // What a kind of device must offer to run programs. The headers of the kind store it in a slot.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -59,6 +60,24 @@ struct PeerSupport {
   void (*finish)(void* queue, DType dtype, Reduction reduction, std::byte* values, std::int64_t elements, int members) = nullptr;
 };
 
+// Names memory or an event of a device to other processes of the host. Plain bytes, which may be sent by any way.
+using SharedHandle = std::array<std::byte, 64>;
+
+// An ability of some kinds of devices: memory and events that other processes of the host can open. A process must not open its
+// own. **Release memory, and destroy an event, only after every process has closed it.** All throw DeviceError where the device, the
+// driver or the system refuses, except `close`.
+struct SharingSupport {
+  // As DeviceSupport::allocate, for memory that can be shared, and writes its handle. DeviceSupport::release releases it.
+  std::byte* (*allocate)(int index, std::size_t bytes, SharedHandle& handle) = nullptr;
+  // Opens memory of a device of another process. Queues of device `index` can then read it, by copies and by folds.
+  const std::byte* (*open)(int index, const SharedHandle& handle) = nullptr;
+  void (*close)(int index, const std::byte* memory) noexcept = nullptr;
+  // As StagingSupport::make_event, for an event that can be shared, and writes its handle. Only this process may record it.
+  void* (*make_event)(int index, SharedHandle& handle) = nullptr;
+  // Opens an event of another process. Queues of device `index` can then wait for it. StagingSupport::destroy_event closes it.
+  void* (*open_event)(int index, const SharedHandle& handle) = nullptr;
+};
+
 // The functions of a kind of device. All throw DeviceError, except those that release something. `index` is the device's number.
 // Several programs may use one device at the same time, each with its own queue and memory.
 struct DeviceSupport {
@@ -94,6 +113,8 @@ struct DeviceSupport {
   const CaptureSupport* capture = nullptr;
   // Null: devices do not reach each other.
   const PeerSupport* peers = nullptr;
+  // Null: processes cannot open each other's memory. Needs `peers`.
+  const SharingSupport* sharing = nullptr;
 
   bool runs_on_host() const { return make_queue == nullptr; }
 };

@@ -15,11 +15,14 @@
 #include <replicator/devices/device_support.hpp>
 #include <replicator/engine/placement.hpp>
 #include <replicator/engine/replay/replay_communicator.hpp>
+#include <replicator/job/host_identity.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/runtime/staged_collective.hpp>
+#include <replicator/transport/check_shared_devices.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <replicator/transport/in_process_devices.hpp>
+#include <replicator/transport/shared_devices.hpp>
 
 namespace replicator::detail {
 
@@ -53,6 +56,8 @@ class HostCommunicators {
   collectives::Communicator* on_devices(int device) const { return of_devices_.empty() ? nullptr : of_devices_[static_cast<std::size_t>(device)].get(); }
   // The reason why devices with their own memory communicate through the host's memory; else empty.
   const std::string& through_host() const { return through_host_; }
+  // True if processes wait for each other where they prepare collectives of devices.
+  bool prepare_together() const { return !shared_groups_.empty(); }
 
   // True if all ranks are devices of this process.
   bool in_process() const { return !groups_.empty(); }
@@ -72,12 +77,12 @@ class HostCommunicators {
   }
 
   // Connects either all devices directly or none of them, so that all handle the values of collectives in one way.
-  void connect_devices(const transport::Job& job, const Deployment& deployment, const Placement& placement) {
+  void connect_devices(transport::Job& job, const Deployment& deployment, const Placement& placement) {
     const auto kind = deployment.devices[0].kind;
     const auto& support = support_of(kind);
     std::vector<int> indices;
     for (const auto& device : deployment.devices) indices.push_back(device.index);
-    const auto reason = job.size() > 1 ? std::string{"processes meet there"} : transport::why_apart(support, name_of(kind), indices);
+    const auto reason = job.size() > 1 ? share(job, deployment, placement, indices) : transport::why_apart(support, name_of(kind), indices);
     if (!reason.empty()) {
       through_host_ = "through the host's memory: " + reason;
       for (std::size_t device = 0; device < indices.size(); ++device)
@@ -87,17 +92,48 @@ class HostCommunicators {
     const auto each = static_cast<std::size_t>(placement.devices_per_team()), teams = static_cast<std::size_t>(placement.teams());
     of_devices_.resize(teams * each);
     for (std::size_t place = 0; place < each; ++place) {
-      std::vector<int> ranks;
-      for (std::size_t team = 0; team < teams; ++team) ranks.push_back(indices[team * each + place]);
-      auto& group = device_groups_.emplace_back(std::make_unique<transport::InProcessDeviceGroup>(support, std::move(ranks)));
+      auto& shared = shared_groups_;
+      auto* const group = shared.empty() ? device_groups_.emplace_back(std::make_unique<transport::InProcessDeviceGroup>(support, at_place(indices, placement, place))).get() : nullptr;
       for (std::size_t team = 0; team < teams; ++team)
         of_devices_[team * each + place] =
-            collectives::make_communicator(transport::InProcessDevices{*group, static_cast<int>(team)}, placement.blocks());
+            group ? collectives::make_communicator(transport::InProcessDevices{*group, static_cast<int>(team)}, placement.blocks())
+                  : collectives::make_communicator(transport::SharedDevices{*shared[place], shared[place]->local_ranks()[team]}, placement.blocks());
     }
+  }
+  // The devices with this place in their teams, by team.
+  static std::vector<int> at_place(const std::vector<int>& indices, const Placement& placement, std::size_t place) {
+    std::vector<int> result;
+    for (auto at = place; at < indices.size(); at += static_cast<std::size_t>(placement.devices_per_team())) result.push_back(indices[at]);
+    return result;
+  }
+  // Collective. Makes groups of devices that open each other's memory across processes. Returns why that is not possible, or an
+  // empty text; equal on every process.
+  std::string share(transport::Job& job, const Deployment& deployment, const Placement& placement, const std::vector<int>& indices) {
+    const auto kind = deployment.devices[0].kind;
+    const auto& support = support_of(kind);
+    if (!transport::same_host(job)) return "processes of several hosts meet there";
+    if (auto reason = transport::first_reason(job, why_alone(deployment, support, indices)); !reason.empty()) return reason;
+    for (int place = 0; place < placement.devices_per_team(); ++place) {
+      auto& group = shared_groups_.emplace_back(std::make_unique<transport::SharedDeviceGroup>(
+          job, support, placement.process_of_team(), at_place(indices, placement, static_cast<std::size_t>(place))));
+      if (auto reason = transport::why_not_shared(job, *group, name_of(kind)); !reason.empty()) {
+        shared_groups_.clear();
+        return reason;
+      }
+    }
+    return {};
+  }
+  // This process's reason not to share the memory of its devices, or an empty text.
+  static std::string why_alone(const Deployment& deployment, const DeviceSupport& support, const std::vector<int>& indices) {
+    if (deployment.transport == "ucx") return "--transport ucx passes messages only";
+    if (deployment.elastic) return "with --elastic a process may be lost while a queue of another one waits for it";
+    if (!support.sharing) return "processes do not open each other's memory of devices of this kind";
+    return transport::why_apart(support, name_of(deployment.devices[0].kind), indices);
   }
 
   std::vector<std::unique_ptr<transport::InProcessGroup>> groups_;               // by place in a team
   std::vector<std::unique_ptr<transport::InProcessDeviceGroup>> device_groups_;  // likewise
+  std::vector<std::unique_ptr<transport::SharedDeviceGroup>> shared_groups_;     // likewise; left alone by clear(): peers may still read
   std::vector<std::unique_ptr<collectives::Communicator>> communicators_;        // by device
   std::vector<std::unique_ptr<collectives::Communicator>> of_devices_;           // likewise
   std::string through_host_;

@@ -45,6 +45,8 @@ class HostCompiler {
     declare(step->resolution, ordinal, variables, checkpoints);
     step->lowered = lower_classes(step->resolution);
     make_handoffs(*step);
+    // An error until here is found by the others before they wait for this process.
+    if (communicators_.prepare_together()) building_.exchange({});
     plan_programs(*step, variables);
     return step;
   }

@@ -304,14 +304,20 @@ class Execution {
     }
     if (record_) record_->waits_no_more();
   }
-  // After a failed step: waits until the device has done its work, or gives the device up at the deadline.
+  // After a failed step: waits until the device has done its work, or gives the device up at the deadline. Does not wait long for
+  // queues of other processes. Waits for those of collectives too, because most calls that free memory wait for them.
   void leave() noexcept {
     if (!program_.queue.handle()) return;
     try {
-      const auto wait = device_wait_from(transport::Clock::now());
+      const auto begun = transport::Clock::now();
+      const auto wait = device_wait_from(begun);
+      bool may_be_lost = false;
+      for (const auto& use : program_.collectives)
+        if (auto* const device = use.collective->on_device()) may_be_lost = device->join_after_failure(program_.queue.handle()) || may_be_lost;
       program_.settled.record(program_.queue);
       while (!program_.settled.happened() && !program_.queue.abandoned()) {
-        if (wait.is_over(transport::Clock::now())) return program_.queue.abandon();
+        const auto now = transport::Clock::now();
+        if (wait.is_over(now) || (may_be_lost && now - begun > transport::after_failure)) return program_.queue.abandon();
         ::sched_yield();
       }
     } catch (const DeviceError&) {  // the error has been reported already, or is not worth reporting

@@ -62,40 +62,64 @@ class PeerProbe {
 
 }  // namespace detail
 
+inline constexpr std::int64_t pattern_words = 65536;
+inline constexpr std::size_t pattern_bytes = pattern_words * sizeof(std::int32_t);
+
+// Words that no two owners, readers and rounds have in common.
+inline std::vector<std::int32_t> pattern(std::uint64_t owner, std::uint64_t reader, std::uint32_t round) {
+  std::vector<std::int32_t> words(pattern_words);
+  PhiloxStream random{reader, owner, round};
+  for (auto& word : words) word = static_cast<std::int32_t>(random.below(std::numeric_limits<std::int32_t>::max()));
+  return words;
+}
+
+// Lets a queue read a pattern from `theirs` into `mine`, which has room for two, by a copy and by loads of a kernel. settle()
+// returns when the queue is empty. Returns which of both read other words: "copies", "kernels" or an empty text.
+template <class Settle>
+std::string read_wrongly(const DeviceSupport& support, void* queue, std::byte* mine, const std::byte* theirs, const std::vector<std::int32_t>& wanted, Settle settle) {
+  const std::vector<std::int32_t> least(2 * pattern_words, std::numeric_limits<std::int32_t>::min());
+  std::vector<std::int32_t> found(2 * pattern_words);
+  support.copy(queue, mine, reinterpret_cast<const std::byte*>(least.data()), 2 * pattern_bytes);
+  support.copy(queue, mine, theirs, pattern_bytes);
+  support.fold(queue, DType::int32, Reduction::max, mine + pattern_bytes, mine + pattern_bytes, theirs, pattern_words);
+  settle();  // a copy to plain memory may block without a limit
+  support.copy(queue, reinterpret_cast<std::byte*>(found.data()), mine, 2 * pattern_bytes);
+  settle();
+  for (const auto& [way, first] : {std::pair{"copies", std::int64_t{0}}, std::pair{"kernels", pattern_words}})
+    if (!std::equal(wanted.begin(), wanted.end(), found.begin() + first)) return way;
+  return {};
+}
+
+// Two sentences about what stands between `reader` and `owner`, which are names of devices.
+inline std::string misread_text(const std::string& way, const std::string& reader, const std::string& owner) {
+  return way + " of " + reader + " read other bytes from the memory of " + owner +
+         " than are there: an IOMMU or the access control of PCIe bridges (ACS) stands between them, and is to be switched off";
+}
+inline DeviceError does_not_come_back(const std::string& reader, const std::string& owner) {
+  return DeviceError{reader + " does not come back from reading the memory of " + owner +
+                     ": an IOMMU or the access control of PCIe bridges (ACS) may stand between them; switch it off, or name one of them only"};
+}
+
 // Lets device `index` read random patterns from the memory of `peer`, by copies and by loads of a kernel. The device must
 // have reached the peer before. Returns what is wrong, or an empty string. `kind`: of both devices. Throws DeviceError
 // where a device does not come back.
 inline std::string why_misread(const DeviceSupport& support, std::string_view kind, int index, int peer) {
-  constexpr std::int64_t words = 65536;
-  constexpr std::size_t bytes = words * sizeof(std::int32_t);
   const std::string reader = std::string{kind} + ":" + std::to_string(index), owner = std::string{kind} + ":" + std::to_string(peer);
   const auto settle = [&](const detail::PeerProbe& probe) {
     if (probe.settles()) return;
     support.abandon();
-    throw DeviceError{reader + " does not come back from reading the memory of " + owner +
-                      ": an IOMMU or the access control of PCIe bridges (ACS) may stand between them; switch it off, or name one of them only"};
+    throw does_not_come_back(reader, owner);
   };
-  const detail::PeerProbe theirs{support, peer, bytes};
-  const detail::PeerProbe mine{support, index, 2 * bytes};
-  std::vector<std::int32_t> wanted(words), found(2 * words);
-  const std::vector<std::int32_t> least(2 * words, std::numeric_limits<std::int32_t>::min());
+  const detail::PeerProbe theirs{support, peer, pattern_bytes};
+  const detail::PeerProbe mine{support, index, 2 * pattern_bytes};
   for (std::uint32_t round = 0; round < 2; ++round) {  // the first round's bytes, if they are still there, differ from the second's
-    PhiloxStream random{static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(peer), round};
-    for (auto& word : wanted) word = static_cast<std::int32_t>(random.below(std::numeric_limits<std::int32_t>::max()));
+    const auto wanted = pattern(static_cast<std::uint64_t>(peer), static_cast<std::uint64_t>(index), round);
     theirs.enter();
-    support.copy(theirs.queue(), theirs.data(), reinterpret_cast<const std::byte*>(wanted.data()), bytes);
+    support.copy(theirs.queue(), theirs.data(), reinterpret_cast<const std::byte*>(wanted.data()), pattern_bytes);
     settle(theirs);
     mine.enter();
-    support.copy(mine.queue(), mine.data(), reinterpret_cast<const std::byte*>(least.data()), 2 * bytes);
-    support.copy(mine.queue(), mine.data(), theirs.data(), bytes);
-    support.fold(mine.queue(), DType::int32, Reduction::max, mine.data() + bytes, mine.data() + bytes, theirs.data(), words);
-    settle(mine);  // a copy to plain memory may block without a limit
-    support.copy(mine.queue(), reinterpret_cast<std::byte*>(found.data()), mine.data(), 2 * bytes);
-    settle(mine);
-    for (const auto& [way, first] : {std::pair{"copies", 0}, std::pair{"kernels", static_cast<int>(words)}})
-      if (!std::equal(wanted.begin(), wanted.end(), found.begin() + first))
-        return way + std::string{" of "} + reader + " read other bytes from the memory of " + owner +
-               " than are there: an IOMMU or the access control of PCIe bridges (ACS) stands between them, and is to be switched off";
+    if (const auto way = read_wrongly(support, mine.queue(), mine.data(), theirs.data(), wanted, [&] { settle(mine); }); !way.empty())
+      return misread_text(way, reader, owner);
   }
   return {};
 }

@@ -112,6 +112,8 @@ class InProcessDeviceGroup : public InProcessGroup {
 // The endpoint of one rank; used by one thread at a time.
 class InProcessDevices : public InProcess {
  public:
+  static constexpr bool between_processes = false;
+
   InProcessDevices(InProcessDeviceGroup& group, int rank) : InProcess{group, rank}, group_{&group} {}
 
   Latency latency() const { return Latency::queues; }

@@ -87,6 +87,9 @@ concept PeerWritable = PeerReadable<T> && requires(T& t, Region region, int peer
   { t.writable_peer(region, peer) } -> std::same_as<std::byte*>;
 };
 
+// How long queues may still work after a job has failed. A queue may wait for one of a process that is dead, and then for ever.
+inline constexpr std::chrono::seconds after_failure{5};
+
 // Regions may also lie in the memory of the ranks' devices, which read each other's memory. Work on such a region is
 // queued: each rank has one queue for it, which works in order. Marks synchronise the queues.
 template <class T>
@@ -112,6 +115,8 @@ concept DeviceMemory = PeerReadable<T> && requires(T& t, std::size_t bytes, Regi
   // `queue`, another queue of the device, waits for this rank's mark. `marked`: whether the mark is reached.
   t.precede(region, queue);
   { t.marked(region) } -> std::same_as<bool>;
+  // Whether queues wait for queues of other processes.
+  { T::between_processes } -> std::convertible_to<bool>;
 };
 
 }  // namespace replicator::detail::transport

@@ -33,6 +33,7 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInsufficientDriver = 35,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorStreamCaptureUnsupported = 900,
@@ -53,7 +54,9 @@ enum {
   cudaHostAllocPortable = 1,
   cudaHostRegisterPortable = 1,
   cudaEventDefault = 0,
-  cudaEventDisableTiming = 2
+  cudaEventDisableTiming = 2,
+  cudaEventInterprocess = 4,
+  cudaIpcMemLazyEnablePeerAccess = 1
 };
 enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMajor = 75,
@@ -74,6 +77,7 @@ using cudaGraphExec_t = CUgraph_st*;
 
 struct CUevent_st {
   double milliseconds = 0;  // by the clock, when it was recorded
+  unsigned flags = 0;
 };
 using cudaEvent_t = CUevent_st*;
 
@@ -85,6 +89,7 @@ inline std::size_t free_memory = std::size_t{1} << 32;  // more cannot be alloca
 inline std::atomic<double> gpu_time{0};                 // in milliseconds; it passes by pass() only
 inline void pass(double milliseconds) { gpu_time.fetch_add(milliseconds); }
 inline std::map<const char*, std::size_t> pinned;  // blocks of pinned host memory
+inline std::map<const char*, int> opened;          // memory of "other processes": how often
 inline thread_local int current_device = 0;
 inline bool holds(const std::map<const char*, std::size_t>& blocks, const char* at) {
   auto behind = blocks.upper_bound(at);
@@ -154,7 +159,7 @@ inline cudaError_t cudaHostUnregister(void* memory) {
   const std::lock_guard lock{on_host::gate};
   return on_host::pinned.erase(static_cast<char*>(memory)) ? cudaSuccess : cudaErrorInvalidValue;
 }
-inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new CUevent_st, cudaSuccess; }
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) { return *event = new CUevent_st{0, flags}, cudaSuccess; }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
 inline cudaError_t cudaEventRecord(cudaEvent_t event, on_host::Stream*) { return event->milliseconds = on_host::gpu_time, cudaSuccess; }
 inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
@@ -163,6 +168,36 @@ inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, 
 inline cudaError_t cudaStreamWaitEvent(on_host::Stream*, cudaEvent_t, unsigned) { return cudaSuccess; }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+// A handle is an address. Here a process opens its own, for want of another one.
+struct cudaIpcMemHandle_t {
+  char reserved[64];
+};
+struct cudaIpcEventHandle_t {
+  char reserved[64];
+};
+inline cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* memory) {
+  if (!on_host::memory.count(static_cast<char*>(memory))) return cudaErrorInvalidValue;  // not the beginning of an allocation
+  std::memcpy(handle->reserved, &memory, sizeof memory);
+  return cudaSuccess;
+}
+inline cudaError_t cudaIpcOpenMemHandle(void** memory, cudaIpcMemHandle_t handle, unsigned flags) {
+  std::memcpy(memory, handle.reserved, sizeof *memory);
+  if (flags != cudaIpcMemLazyEnablePeerAccess || !on_host::memory.count(static_cast<char*>(*memory))) return cudaErrorInvalidResourceHandle;
+  return ++on_host::opened[static_cast<char*>(*memory)], cudaSuccess;
+}
+inline cudaError_t cudaIpcCloseMemHandle(void* memory) {
+  return on_host::opened[static_cast<char*>(memory)]-- > 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+inline cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event) {
+  if (event->flags != (cudaEventDisableTiming | cudaEventInterprocess)) return cudaErrorInvalidResourceHandle;
+  std::memcpy(handle->reserved, &event, sizeof event);
+  return cudaSuccess;
+}
+inline cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventHandle_t handle) {
+  std::memcpy(event, handle.reserved, sizeof *event);
+  if (!*event) return cudaErrorInvalidResourceHandle;
+  return *event = new CUevent_st{**event}, cudaSuccess;
+}
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) { return *free = *total = std::size_t{1} << 32, cudaSuccess; }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   on_host::give(stream, [=] { std::memmove(to, from, bytes); });

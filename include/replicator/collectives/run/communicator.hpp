@@ -50,6 +50,9 @@ class DeviceCollective {
   virtual void precede(void* queue) = 0;
   // The same for the host: whether the device has finished the step.
   virtual bool done() const = 0;
+  // After a failed step: work that `queue` is given from now on runs after all that the collective still does. Returns true, and
+  // does so, only where that waits for queues of other processes. If one of them has died, it may wait for ever.
+  virtual bool join_after_failure(void*) { return false; }
   virtual HostPart host_part() const { return {}; }
 };
 

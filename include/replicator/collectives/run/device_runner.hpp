@@ -50,6 +50,12 @@ class DeviceRunner final : public LaneRunner<DeviceRunner<T>, T>, public DeviceC
   bool reached() const override { return this->transport_.begun(this->region_); }
   void precede(void* queue) override { this->transport_.precede(this->region_, queue); }
   bool done() const override { return this->transport_.marked(this->region_); }
+  bool join_after_failure(void* queue) override {
+    if (!T::between_processes) return false;
+    mark();
+    precede(queue);
+    return true;
+  }
 
  private:
   static RankMemory memory(T& transport, const transport::Region& region, const transport::Region& words) {
