@@ -198,11 +198,12 @@ class Host {
   // - `upcoming[r]`: a word about its element for the next step.
   // - `next[r]`: that element, or an empty span unless all are known. It must stay unchanged until the next step has
   //   begun.
+  // - `where`: the line of the program that asks for it.
   StepResults run(HostStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const std::uint64_t> upcoming,
-                  std::span<const std::vector<AnyArray>> next, std::uint64_t number) {
+                  std::span<const std::vector<AnyArray>> next, std::uint64_t number, Location where) {
     failure_.answer();
     if (checkpoints_.due(step.ordinal)) save_checkpoint();
-    if (job_.size() > 1) job_.set_context("during step", number);
+    if (job_.size() > 1) job_.begin("step", number, "", where);
     const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
     listeners_.before(moment);
     run_programs(step, moment, {upcoming, next});

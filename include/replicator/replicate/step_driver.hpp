@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <replicator/core/array.hpp>
+#include <replicator/core/location.hpp>
 #include <replicator/graph/value.hpp>
 #include <replicator/runtime/see/machine_figures.hpp>
 
@@ -38,7 +39,8 @@ class StepDriver {
   StepDriver& operator=(const StepDriver&) = delete;
   virtual ~StepDriver() = default;
 
-  virtual StepResults run() = 0;
+  // `where`: the line of the program that asks for the step.
+  virtual StepResults run(Location where) = 0;
   virtual bool finished() const = 0;
   virtual std::uint64_t steps_done() const = 0;
   // How many of those steps were done before the run was resumed, or by other processes before this one rejoined the
