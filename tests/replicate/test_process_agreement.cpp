@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs whose processes differ: in their number of steps. All
+// Programs whose processes differ: in their number of steps, and in what they set. All
 // processes are told who, what and where.
 #include <catch2/catch.hpp>
 
@@ -54,6 +54,7 @@ auto train_step(ReplicaContext& replica, Tensor<float> x) {
   w.assign(w.read() - all_reduce(x, Reduction::mean) * 0.5f);
   return all_reduce(x, Reduction::sum);
 }
+Array<float> filled(float value) { return {{3}, {value, value, value}}; }
 
 // From the error on, without what stderr was told before.
 std::string error_in(const std::string& text) {
@@ -68,6 +69,14 @@ std::string plain(const std::string& text) {
     else result += text[at++];
   }
   return result;
+}
+void check_same_error(const std::vector<test::ProcessResult>& results, const std::string& expected) {
+  INFO(test::describe(results));
+  for (const auto& result : results) {
+    CHECK(plain(error_in(result.text)) == expected);
+    CHECK(result.exit_code == 1);
+    CHECK_FALSE(result.timed_out);
+  }
 }
 std::string at(int line) { return "test_process_agreement.cpp:" + std::to_string(line); }
 
@@ -127,10 +136,102 @@ TEST_CASE("when a process asks for something else than a step, both calls are na
   INFO(test::describe(results));
   for (const auto& result : results) {
     CHECK_THAT(plain(error_in(result.text)),
-               Catch::StartsWith("process " + std::to_string(other) + " asks for the exchange \"the exchange of replica-local variables\" after step 0 at " +
+               Catch::StartsWith("process " + std::to_string(other) + " asks for the exchange \"digest()\" after step 0 at " +
                                  at(line) + "; process " + std::to_string(1 - other) + " asked for step 1 at " + at(line) +
                                  ": all processes must make the same calls in the same order, and stop by a condition that all of them share"));
     CHECK(result.seconds < 30);
+  }
+}
+
+// --- what the program sets ----------------------------------------------------------------------------------------------
+
+const std::string set_alike = ": all processes must set the same value, so call set() on each of them, with equal bits";
+
+TEST_CASE("a variable that one process sets is refused by all in the next step, with its line, and before a check for drift") {
+  const int who = GENERATE(0, 1);
+  const std::uint64_t check_drift = GENERATE(std::uint64_t{0}, std::uint64_t{1});
+  const int line = __LINE__ + 5;
+  const auto results = run_job(
+      2, [&](Replicator& repl) {
+        auto train = repl.replicate(ones, train_step);
+        train.step();
+        if (repl.process() == who) repl.set("w", filled(5).any());
+        train.step();
+        return "done";
+      },
+      "auto", check_drift);
+  const std::string sets = " has set it at " + at(line), lacks = " has not set it";
+  check_same_error(results, "the processes of this job differ in the mirrored variable \"w\", which the program sets before step 1: process 1" +
+                                (who == 1 ? sets : lacks) + ", process 0" + (who == 0 ? sets : lacks) + set_alike);
+}
+
+TEST_CASE("a variable that processes set to different values is refused by all, with both lines") {
+  const int line = __LINE__ + 4;
+  const auto results = run_job(2, [](Replicator& repl) {
+    auto train = repl.replicate(ones, train_step);
+    if (repl.process() == 0)
+      repl.set("w", filled(0.0f).any());
+    else
+      repl.set("w", filled(-0.0f).any());
+    train.step();
+    return "done";
+  });
+  check_same_error(results, "the processes of this job differ in the mirrored variable \"w\", which the program sets before step 0: process 1 has set it at " +
+                                at(line + 2) + ", process 0 has set it to another value at " + at(line) + set_alike);
+}
+
+TEST_CASE("values that all processes set alike pass, whatever line, order or value before") {
+  const auto results = run_job(2, [](Replicator& repl) {
+    auto train = repl.replicate(ones, [](ReplicaContext& replica, Tensor<float> x) {
+      replica.variable<float>("v", {3}, Initializer::constant(1)).read();
+      return train_step(replica, x);
+    });
+    for (int i = 0; i < 2; ++i) {
+      if (repl.process() == 0) {
+        repl.set("w", filled(9).any());
+        repl.set("w", filled(5).any());
+        repl.set("v", filled(6).any());
+      } else {
+        repl.set("v", filled(6).any());
+        repl.set("w", filled(5).any());
+      }
+      train.step();
+    }
+    train.step();  // nothing is set, so nothing of the last step counts
+    return repl.digest();
+  });
+  INFO(test::describe(results));
+  CHECK(results[0].text.size() == 64);
+  CHECK(results[1].text == results[0].text);
+}
+
+TEST_CASE("replica-local variables may be set on one process") {
+  const auto results = run_job(2, [](Replicator& repl) {
+    auto train = repl.replicate(ones, train_step);
+    if (repl.process() == 1) repl.set("own", filled(7).any());
+    train.step();
+    return repl.digest() + " " + std::to_string(repl.value("own").as<float>()[0]);
+  });
+  INFO(test::describe(results));
+  CHECK_THAT(results[0].text, Catch::EndsWith(" 1.000000"));
+  CHECK_THAT(results[1].text, Catch::EndsWith(" 8.000000"));
+}
+
+TEST_CASE("without a further step, digest() and replicate() find what one process has set") {
+  const bool replicates = GENERATE(false, true);
+  const int line = __LINE__ + 3;
+  const auto results = run_job(2, [&](Replicator& repl) {
+    auto train = repl.replicate(ones, train_step);
+    if (repl.process() == 1) repl.set("w", filled(5).any());
+    if (replicates) repl.replicate(ones, train_step);
+    else repl.digest();
+    return "done";
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(plain(error_in(result.text)), replicates ? Catch::Contains("differ in the variable \"w\": process 1 has set at " + at(line) + " with float32[3] ")
+                                                        : Catch::Contains("which the program sets before digest(): process 1 has set it at " + at(line)));
   }
 }
 

@@ -118,8 +118,8 @@ class ElasticEngine final : public Engine {
   std::vector<std::string> variables() const override { return host().variables().names(); }
   const VariableDeclaration& declaration(const std::string& name) const override { return host().variables().declaration(name); }
   const AnyArray& value(const std::string& name, int local_replica) const override { return host().variables().value(name, local_replica); }
-  void set(const std::string& name, const AnyArray& value) override {
-    perform([&] { host_->variables().set(name, value); }, [this, name, value] { host_->variables().set(name, value); });
+  void set(const std::string& name, const AnyArray& value, Location where) override {
+    perform([&] { host_->set(name, value, where); }, [this, name, value, where] { host_->set(name, value, where); });
   }
 
  private:

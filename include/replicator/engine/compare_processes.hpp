@@ -15,6 +15,7 @@
 #include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/collective_task.hpp>
 #include <replicator/engine/fingerprint.hpp>
+#include <replicator/engine/host_sets.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/resolve/resolve.hpp>
@@ -67,7 +68,7 @@ inline void compare_experiments(transport::Job& job, const Deployment& deploymen
 }
 
 // Throws the same BuildError on every process if the collectives, variables or results of the step differ.
-inline void compare_steps(CollectiveTask& building, const Resolution& resolution, const VariableStore& variables) {
+inline void compare_steps(CollectiveTask& building, const Resolution& resolution, const VariableStore& variables, const HostSets& sets) {
   if (building.job().size() == 1) return;
   Fingerprint fields;
   add_resolution(fields, resolution);
@@ -76,7 +77,8 @@ inline void compare_steps(CollectiveTask& building, const Resolution& resolution
     if (declaration.kind != VariableKind::mirrored) continue;
     Hasher hasher;
     hasher.bytes(variables.value(name, 0).bytes());
-    fields.push_back({"the variable \"" + name + "\"", declaration.type.text() + " " + hasher.result().text(), {}});
+    fields.push_back({"the variable \"" + name + "\"", declaration.type.text() + " " + hasher.result().text(), sets.where(name),
+                      "start the same program with the same arguments on every host, and let all processes make the same calls of set()"});
   }
   require_equal(building.job(), building.exchange(detail::pack(fields)));
 }

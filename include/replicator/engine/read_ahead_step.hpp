@@ -101,7 +101,8 @@ class ReadAheadStep final : public StepDriver {
   void read_ahead() {
     for (std::size_t r = 0; r < inputs_.size(); ++r) read_ahead(r);
     const int signal = StopOnSignal::received();
-    for (auto& word : upcoming_) word = with_newcomer(with_stop_signal(word, signal), host_.newcomer_waits());
+    const auto sets = host_.sets().word();
+    for (auto& word : upcoming_) word = with_newcomer(with_stop_signal(with_sets(word, sets), signal), host_.newcomer_waits());
   }
   // Of this host's replicas only.
   bool all_have_next() const {

@@ -28,8 +28,9 @@ struct StepResults {
   // For each replica of all processes: a word about its input for the next step.
   std::vector<std::uint64_t> upcoming;
   bool all_have_next = true;
-  int stop_signal = 0;    // a signal that asks some process to stop; 0: none
-  bool newcomer = false;  // a process waits to join the job
+  int stop_signal = 0;       // a signal that asks some process to stop; 0: none
+  bool newcomer = false;     // a process waits to join the job
+  bool sets_differ = false;  // the processes' programs have set different values since the last step
 };
 
 class StepDriver {
