@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs whose processes differ: in their number of steps, and in what they set. All
+// Programs whose processes differ: in their number of steps, in what they set, and in their step functions. All
 // processes are told who, what and where.
 #include <catch2/catch.hpp>
 
@@ -233,6 +233,78 @@ TEST_CASE("without a further step, digest() and replicate() find what one proces
     CHECK_THAT(plain(error_in(result.text)), replicates ? Catch::Contains("differ in the variable \"w\": process 1 has set at " + at(line) + " with float32[3] ")
                                                         : Catch::Contains("which the program sets before digest(): process 1 has set it at " + at(line)));
   }
+}
+
+// --- the step function --------------------------------------------------------------------------------------------------
+
+TEST_CASE("step functions with different constants are refused by all, with both values and lines") {
+  const int line = __LINE__ + 5;
+  const auto results = run_job(2, [&](Replicator& repl) {
+    repl.replicate(ones, [&](ReplicaContext& replica, Tensor<float> x) {
+      auto w = replica.variable<float>("w", {3}, Initializer::constant(1));
+      const float rate = repl.process() == 1 ? 0.2f : 0.1f;
+      const auto change = all_reduce(x * static_cast<float>(replica.id()), Reduction::mean) * rate;
+      w.assign(w.read() - change);
+    });
+    return "done";
+  });
+  check_same_error(results, "the step functions of process 0 and process 1 differ: map (mul(x0, 0.1)) at " + at(line) + " on process 0, map (mul(x0, 0.2)) at " +
+                                at(line) + " on process 1, so the mirrored variable \"w\" would be given different values at " + at(line + 1) +
+                                ": every process must build the same step, so let nothing that is assigned depend on the process or the replica");
+}
+
+TEST_CASE("a step function without an all_reduce on one process is refused by all, with what the others have") {
+  const int line = __LINE__ + 6;
+  const auto results = run_job(2, [&](Replicator& repl) {
+    repl.replicate(ones, [&](ReplicaContext& replica, Tensor<float> x) {
+      auto w = replica.variable<float>("w", {3}, Initializer::constant(1));
+      auto v = replica.variable<float>("v", {3}, Initializer::constant(1), {VariableKind::replica_local});
+      v.assign(all_reduce(x, Reduction::mean));
+      w.assign(repl.process() == 1 ? x : v.read());
+    });
+    return "done";
+  });
+  check_same_error(results, "the step functions of process 0 and process 1 differ: all_reduce (mean) at " + at(line - 1) +
+                                " on process 0, input \"input0\" on process 1, so the mirrored variable \"w\" would be given different values at " + at(line) +
+                                ": every process must build the same step, so let nothing that is assigned depend on the process or the replica");
+}
+
+TEST_CASE("step functions with another layer on one process are refused by all, with the first node that differs") {
+  const int line = __LINE__ + 5;
+  const auto results = run_job(2, [&](Replicator& repl) {
+    repl.replicate(ones, [&](ReplicaContext& replica, Tensor<float> x) {
+      auto w = replica.variable<float>("w", {3}, Initializer::constant(1));
+      if (repl.process() == 1) {
+        auto more = replica.variable<float>("more", {3}, Initializer::constant(1));
+        more.assign(more.read() - all_reduce(x, Reduction::mean, {.label = "more"}));
+      }
+      w.assign(w.read() - all_reduce(x, Reduction::mean, {.label = "w"}));
+    });
+    return "done";
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 1);
+    CHECK(result.text == results[0].text);
+    CHECK_THAT(plain(error_in(result.text)),
+               Catch::Equals("the processes of this job differ in the number of collectives: process 1 has 2, process 0 has 1: their step functions differ first in "
+                             "all_reduce \"w\" (mean) at " +
+                             at(line + 3) + " on process 0, all_reduce \"more\" (mean) at " + at(line + 1) +
+                             " on process 1: every process must build the same step, so let nothing in it depend on the process"));
+  }
+}
+
+TEST_CASE("replicas may compute different things where nothing mirrored depends on it") {
+  const auto results = run_job(2, [](Replicator& repl) {
+    auto train = repl.replicate(ones, [](ReplicaContext& replica, Tensor<float> x) {
+      auto w = replica.variable<float>("w", {3}, Initializer::constant(1));
+      w.assign(w.read() - all_reduce(x * static_cast<float>(replica.id() + 1), Reduction::mean) * 0.5f);
+    });
+    train.step();
+    return std::to_string(repl.value("w").as<float>()[2]);
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK(result.text == "0.250000");
 }
 
 }  // namespace test_process_agreement
