@@ -193,7 +193,7 @@ TEST_CASE("a process alone is told what others compute and takes only that for u
     replica.graph().results().push_back((w * 2.0f).any().value());
   });
   std::size_t asked = 0;
-  const auto resolution = resolve(graphs, {1 << 20, [&](const std::set<Digest>& mine) {
+  const auto resolution = resolve(graphs, {.bucket_bytes = 1 << 20, .common_to_processes = [&](const std::set<Digest>& mine) {
                                              asked = mine.size();
                                              return std::set<Digest>{};
                                            }});

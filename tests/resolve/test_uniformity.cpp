@@ -117,6 +117,38 @@ TEST_CASE("the all_reduced value is accepted, and a replica_local variable takes
         })) == "nothing");
 }
 
+TEST_CASE("a mirrored variable whose value depends on the replica by a constant is refused with both constants and their lines") {
+  Where rate, where;
+  const auto graphs = traced(3, [&](ReplicaContext& replica, Tensor<float> x) {
+    auto w = mirrored(replica, "fc.weight");
+    const auto gradient = all_reduce(x * static_cast<float>(replica.id()), Reduction::mean);
+    rate = Where::current();
+    const auto change = gradient * (replica.id() == 2 ? 0.2f : 0.1f);
+    where = Where::current(), w.assign(w.read() - change);
+  });
+  const auto line = Location{rate.file_name(), rate.line() + 1}.text();
+  CHECK(resolution_error(graphs) == "the step functions of replicas 0 and 2 differ: map (mul(x0, 0.1)) at " + line + " on replica 0, map (mul(x0, 0.2)) at " +
+                                        line + " on replica 2, so the mirrored variable \"fc.weight\" would be given different values at " + test::at_line(where) +
+                                        ": give it the same value on every replica, or make it replica_local");
+}
+
+TEST_CASE("an outline of a graph that is damaged on its way is refused, and a whole one arrives") {
+  const auto graphs = traced(1, [](ReplicaContext& replica, Tensor<float> x) {
+    auto w = mirrored(replica, "fc.weight");
+    w.assign(w.read() - all_reduce(x, Reduction::mean) * 0.1f);
+  });
+  const auto outline = outline_of(graphs[0]);
+  std::vector<std::string> texts;
+  outline.add_to(texts);
+  const auto arrived = GraphOutline::from(texts);
+  REQUIRE(arrived);
+  CHECK(arrived->nodes.size() == outline.nodes.size());
+  CHECK(first_difference(outline, *arrived, {"a", "b"}) == "what they return");
+  CHECK_FALSE(GraphOutline::from(std::span{texts}.first(texts.size() - 1)));
+  texts.back() = std::string(sizeof(std::uint32_t), '\xff');  // an input that is no earlier node
+  CHECK_FALSE(GraphOutline::from(texts));
+}
+
 TEST_CASE("a mirrored variable that takes another value on one replica is refused") {
   const auto assign = [](auto make) { return resolution_error(traced(3, make)); };
   CHECK(assign([](ReplicaContext& replica, Tensor<float>) { mirrored(replica).assign(full<float>(replica, {4, 2}, replica.id() == 1 ? 1 : 2)); }) !=

@@ -96,7 +96,7 @@ TEST_CASE("the one that is killed is named by all others in one sentence") {
   const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{2});
   const auto results = run_job(4, [&](Job& job) {
     job.barrier();
-    job.set_context("during step", 12);
+    job.begin("step", 12);
     if (job.rank() == static_cast<int>(victim)) ::raise(SIGKILL);
     const auto sentence = await_failure(job);
     return job.culprit() == static_cast<int>(victim) ? sentence : "the wrong culprit";
@@ -231,6 +231,48 @@ TEST_CASE("exchanges that differ, and processes that have left, are errors and n
   CHECK(contains(results[0].text, "process 1 (pid "));
   CHECK(contains(results[0].text, "has left the job, but process "));
   for (const auto& result : results) CHECK(result.text == results[0].text);
+}
+
+TEST_CASE("a process that begins a call for which another one does not come is told at once, and both are named") {
+  const int early = GENERATE(0, 2);
+  const bool leaves = GENERATE(false, true);
+  const auto results = run_job(3, [&](Job& job) -> std::string {
+    job.begin("step", 7);
+    job.barrier();
+    try {
+      if (job.rank() == early && leaves) job.leave();
+      else if (job.rank() == early) job.barrier("digest");
+      else if (job.rank() == 1) job.begin("step", 8, "", {"folder/train.cpp", 40}), await_failure(job);
+      else await_failure(job);
+      job.check();
+    } catch (const CommunicationError& error) {
+      return std::to_string(error.culprit()) + " " + error.what();
+    }
+    return "passed";
+  });
+  INFO(describe(results));
+  const auto waits = leaves ? ") ended after step 7; process 1 (pid " : ") asks for the exchange \"digest\" after step 7; process 1 (pid ";
+  const std::string mend = leaves ? "number of steps, so stop by a condition that all of them share" : "calls in the same order, and stop by a condition that all of them share";
+  for (const auto& result : results) {
+    CHECK(result.text.starts_with(std::to_string(early) + " process " + std::to_string(early) + " (pid "));
+    CHECK(contains(result.text, waits));
+    CHECK(result.text.ends_with(") asked for step 8 at train.cpp:40: all processes must make the same " + mend));
+    CHECK(result.seconds < 5);
+  }
+}
+
+TEST_CASE("a process that makes its calls later than the others is not blamed for it") {
+  const auto results = run_job(3, [](Job& job) -> std::string {
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      if (job.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{700});
+      job.begin("step", step);
+      job.barrier("step");
+    }
+    job.leave();
+    return "passed";
+  });
+  INFO(describe(results));
+  for (const auto& result : results) CHECK(result.text == "passed");
 }
 
 TEST_CASE("a process that is alive but does not come is late, by name") {

@@ -127,7 +127,7 @@ TEST_CASE("who waits, awake or asleep, hears of a dead peer in one sentence") {
   const auto before = names_in("/dev/shm");
   const auto results = run_ranks({0, 0, 1, 2}, [&](Job& job, SharedMemory& endpoint) -> std::string {
     count_together(endpoint, 3);
-    job.set_context("during step", 12);
+    job.begin("step", 12);
     if (job.rank() == 1) ::raise(killed ? SIGKILL : SIGSTOP);
     return count_together(endpoint, 1000000);
   });

@@ -42,7 +42,7 @@ class AsyncEngine final : public HostEngine {
     require_newest_known();
     return newest ? *newest : host().variables().value(name, local_replica);
   }
-  void set(const std::string& name, const AnyArray& value) override {
+  void set(const std::string& name, const AnyArray& value, Location) override {
     host().require_outside_step("set()");
     running_steps_.change();
     require_newest_known();

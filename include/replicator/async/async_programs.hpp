@@ -80,7 +80,7 @@ class AsyncPrograms {
   AsyncPrograms(Host& host, std::span<const Graph> traced, int ordinal)
       : host_{host}, deployment_{host.deployment()}, placement_{deployment_, host.placement(), host.job().rank()}, seed_{host.compiler().seed_of(ordinal)}, all_reduce_{collectives::parse_all_reduce(deployment_.schedule, {placement_.devices_of_group(), 1})} {
     auto resolution = resolve_async(traced, placement_.devices_of_job(), placement_.groups(), host.compiler().resolve_options());
-    host_.compiler().declare(resolution.whole, ordinal, host_.variables(), host_.checkpoints());
+    host_.compiler().declare(resolution.whole, ordinal, host_.variables(), host_.sets(), host_.checkpoints());
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};
     for (int g = 0; g < placement_.groups_here(); ++g) add_group(resolution, placement_.first_group() + g);
     results_ = AsyncResults{result_types(resolution.results), placement_.replicas_of_group()};

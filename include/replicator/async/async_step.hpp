@@ -61,7 +61,7 @@ class AsyncStep final : public StepDriver, private RunningStep {
     }
   }
 
-  StepResults run() override {
+  StepResults run(Location) override {
     require_outside_step();
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     host_.failure().answer();

@@ -118,8 +118,8 @@ class ElasticEngine final : public Engine {
   std::vector<std::string> variables() const override { return host().variables().names(); }
   const VariableDeclaration& declaration(const std::string& name) const override { return host().variables().declaration(name); }
   const AnyArray& value(const std::string& name, int local_replica) const override { return host().variables().value(name, local_replica); }
-  void set(const std::string& name, const AnyArray& value) override {
-    perform([&] { host_->variables().set(name, value); }, [this, name, value] { host_->variables().set(name, value); });
+  void set(const std::string& name, const AnyArray& value, Location where) override {
+    perform([&] { host_->set(name, value, where); }, [this, name, value, where] { host_->set(name, value, where); });
   }
 
  private:
@@ -132,9 +132,9 @@ class ElasticEngine final : public Engine {
     }
     ~ElasticStep() override { engine_.finish(restartable_); }
 
-    StepResults run() override {
+    StepResults run(Location where) override {
       StepResults results;
-      engine_.perform([&] { results = engine_.run(*restartable_); }, [&engine = engine_, restartable = restartable_] { engine.run(*restartable); });
+      engine_.perform([&] { results = engine_.run(*restartable_, where); }, [&engine = engine_, restartable = restartable_, where] { engine.run(*restartable, where); });
       return results;
     }
     bool finished() const override { return restartable_->from.finished; }
@@ -206,7 +206,7 @@ class ElasticEngine final : public Engine {
   bool ends(bool begun) const { return !begun || host_->failure() || job_->aborted(); }
   bool goes_on() const { return !left_out_ && job_->aborted() && job_->culprit() >= 0 && job_->culprit() != job_->rank(); }
 
-  StepResults run(RestartableStep& restartable) {
+  StepResults run(RestartableStep& restartable, Location where) {
     if (elastic_.outside() && restartable.checkpointed) {
       history_.go_on_from(come_in(elastic_, restartables_, restartable, deployment_.replicas));
       move();
@@ -218,7 +218,7 @@ class ElasticEngine final : public Engine {
       move();
     }
     auto& step = compiled(restartable);
-    auto results = step.run();
+    auto results = step.run(where);
     restartable.from.done = step.steps_done();
     restartable.from.finished = step.finished();
     newcomer_waits_ = results.newcomer;

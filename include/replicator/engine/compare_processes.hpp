@@ -3,20 +3,26 @@
 // same step, and gather the facts that resolution needs.
 #pragma once
 
+#include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <set>
 #include <span>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include <replicator/core/hash.hpp>
 #include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/collective_task.hpp>
 #include <replicator/engine/fingerprint.hpp>
+#include <replicator/engine/host_sets.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/deployment.hpp>
+#include <replicator/resolve/graph_outline.hpp>
 #include <replicator/resolve/resolve.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
@@ -66,8 +72,72 @@ inline void compare_experiments(transport::Job& job, const Deployment& deploymen
   if (job.size() > 1) compare_fingerprints(job, experiment_fingerprint(deployment));
 }
 
+// What one process sends where traced graphs differ: how its own replicas differ, and the step of its first replica.
+struct TracedStep {
+  std::string between_replicas;  // see difference_of_replicas
+  Fingerprint requests;
+  GraphOutline outline;
+
+  std::vector<std::byte> pack() const {
+    const auto fields = texts_of(requests);
+    std::vector<std::string> texts{between_replicas, std::to_string(fields.size())};
+    texts.insert(texts.end(), fields.begin(), fields.end());
+    outline.add_to(texts);
+    return pack_texts(texts);
+  }
+  // Throws CommunicationError for bytes that pack() cannot have written.
+  static TracedStep unpack(const std::vector<std::byte>& bytes, int process) {
+    const auto texts = unpack_texts(bytes, process);
+    std::size_t fields = 0;
+    if (texts.size() < 2 || std::from_chars(texts[1].data(), texts[1].data() + texts[1].size(), fields).ec != std::errc{} || fields > texts.size() - 2)
+      refuse_fingerprint(process);
+    const auto rest = std::span{texts}.subspan(2);
+    auto outline = GraphOutline::from(rest.subspan(fields));
+    if (!outline) refuse_fingerprint(process);
+    return {texts[0], fields_of(rest.first(fields), process), std::move(*outline)};
+  }
+};
+
+// Compares the first graph of each process with that of process 0. Throws the same BuildError on every process if they
+// ask for different collectives, variables or results. `graphs`: the different ones of this process. Returns the
+// sentence for mirrored variables that would be given different values; empty if there are none.
+inline std::string compare_graphs(CollectiveTask& building, std::span<const Graph* const> graphs) {
+  std::set<Digest> digests;
+  for (const auto* graph : graphs) digests.insert(digest_of(*graph));
+  Hasher hasher;
+  for (const auto& digest : digests) hasher.digest(digest);
+  const Digest mine = hasher.result();
+  const auto alike = building.exchange(std::as_bytes(std::span{&mine, 1}));
+  if (graphs.size() == 1 && std::all_of(alike.begin(), alike.end(), [&](const auto& theirs) { return theirs == alike[0]; })) return {};
+
+  TracedStep step{difference_of_replicas(graphs), {}, outline_of(*graphs[0])};
+  add_requests(step.requests, *graphs[0]);
+  const auto all = building.exchange(step.pack());
+  const auto& job = building.job();
+  auto first = TracedStep::unpack(all[0], 0);
+  std::string found = first.between_replicas;
+  for (int process = 1; process < job.size(); ++process) {
+    auto theirs = TracedStep::unpack(all[static_cast<std::size_t>(process)], process);
+    const OutlineNames names{"process 0", "process " + std::to_string(process)};
+    const auto mend = "their step functions differ first in " + first_difference(first.outline, theirs.outline, names) + ": " + same_step;
+    for (auto* fields : {&first.requests, &theirs.requests})
+      for (auto& field : *fields) field.mend = mend;
+    require_same(theirs.requests, first.requests, job.describe(process), job.describe(0));
+    const auto assigned = assigned_by_one(first.outline, theirs.outline, job.describe(0), job.describe(process));
+    if (!assigned.empty()) throw BuildError{assigned};
+    if (found.empty()) {
+      const auto different = assigned_differently(first.outline, theirs.outline, names);
+      if (!different.empty())
+        found = "the step functions of " + job.describe(0) + " and " + job.describe(process) + " differ: " + different +
+                ": every process must build the same step, so let nothing that is assigned depend on the process or the replica";
+    }
+    if (found.empty()) found = theirs.between_replicas;
+  }
+  return found;
+}
+
 // Throws the same BuildError on every process if the collectives, variables or results of the step differ.
-inline void compare_steps(CollectiveTask& building, const Resolution& resolution, const VariableStore& variables) {
+inline void compare_steps(CollectiveTask& building, const Resolution& resolution, const VariableStore& variables, const HostSets& sets) {
   if (building.job().size() == 1) return;
   Fingerprint fields;
   add_resolution(fields, resolution);
@@ -76,7 +146,8 @@ inline void compare_steps(CollectiveTask& building, const Resolution& resolution
     if (declaration.kind != VariableKind::mirrored) continue;
     Hasher hasher;
     hasher.bytes(variables.value(name, 0).bytes());
-    fields.push_back({"the variable \"" + name + "\"", declaration.type.text() + " " + hasher.result().text(), {}});
+    fields.push_back({"the variable \"" + name + "\"", declaration.type.text() + " " + hasher.result().text(), sets.where(name),
+                      "start the same program with the same arguments on every host, and let all processes make the same calls of set()"});
   }
   require_equal(building.job(), building.exchange(detail::pack(fields)));
 }

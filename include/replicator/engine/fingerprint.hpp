@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,43 +31,52 @@ struct FingerprintField {
 
 using Fingerprint = std::vector<FingerprintField>;
 
-inline std::vector<std::byte> pack(const Fingerprint& fields) {
-  std::vector<std::byte> bytes;
-  const auto text = [&](const std::string& value) {
-    const auto size = static_cast<std::uint32_t>(value.size());
-    const auto* head = reinterpret_cast<const std::byte*>(&size);
-    bytes.insert(bytes.end(), head, head + sizeof size);
-    const auto* data = reinterpret_cast<const std::byte*>(value.data());
-    bytes.insert(bytes.end(), data, data + value.size());
-  };
-  for (const auto& field : fields) text(field.name), text(field.value), text(field.where), text(field.mend);
-  return bytes;
+[[noreturn]] inline void refuse_fingerprint(int process) {
+  throw CommunicationError{"process " + std::to_string(process) + " sent a fingerprint that cannot be read: is it the same program?", process};
 }
 
-// Throws CommunicationError for bytes that pack() of the same program cannot have written.
-inline Fingerprint unpack(const std::vector<std::byte>& bytes, int process) {
-  std::size_t position = 0;
-  const auto text = [&] {
-    std::uint32_t size = 0;
-    if (bytes.size() - position >= sizeof size) std::memcpy(&size, bytes.data() + position, sizeof size);
-    position += sizeof size;
-    if (position > bytes.size() || bytes.size() - position < size)
-      throw CommunicationError{"process " + std::to_string(process) + " sent a fingerprint that cannot be read: is it the same program?", process};
-    std::string value(reinterpret_cast<const char*>(bytes.data() + position), size);
-    position += size;
-    return value;
-  };
-  Fingerprint fields;
-  while (position < bytes.size()) {
-    FingerprintField field;
-    field.name = text();
-    field.value = text();
-    field.where = text();
-    field.mend = text();
-    fields.push_back(std::move(field));
+inline std::vector<std::byte> pack_texts(std::span<const std::string> texts) {
+  std::vector<std::byte> bytes;
+  for (const auto& text : texts) {
+    const auto size = static_cast<std::uint32_t>(text.size());
+    const auto* head = reinterpret_cast<const std::byte*>(&size);
+    bytes.insert(bytes.end(), head, head + sizeof size);
+    const auto* data = reinterpret_cast<const std::byte*>(text.data());
+    bytes.insert(bytes.end(), data, data + text.size());
   }
+  return bytes;
+}
+// Throws CommunicationError for bytes that pack_texts() cannot have written.
+inline std::vector<std::string> unpack_texts(const std::vector<std::byte>& bytes, int process) {
+  std::vector<std::string> texts;
+  for (std::size_t position = 0; position < bytes.size();) {
+    std::uint32_t size = 0;
+    if (bytes.size() - position < sizeof size) refuse_fingerprint(process);
+    std::memcpy(&size, bytes.data() + position, sizeof size);
+    position += sizeof size;
+    if (bytes.size() - position < size) refuse_fingerprint(process);
+    texts.emplace_back(reinterpret_cast<const char*>(bytes.data() + position), size);
+    position += size;
+  }
+  return texts;
+}
+
+inline std::vector<std::string> texts_of(const Fingerprint& fields) {
+  std::vector<std::string> texts;
+  for (const auto& field : fields) texts.insert(texts.end(), {field.name, field.value, field.where, field.mend});
+  return texts;
+}
+// Throws CommunicationError for texts that are no fields.
+inline Fingerprint fields_of(std::span<const std::string> texts, int process) {
+  if (texts.size() % 4 != 0) refuse_fingerprint(process);
+  Fingerprint fields;
+  for (std::size_t i = 0; i < texts.size(); i += 4) fields.push_back({texts[i], texts[i + 1], texts[i + 2], texts[i + 3]});
   return fields;
 }
+
+inline std::vector<std::byte> pack(const Fingerprint& fields) { return detail::pack_texts(detail::texts_of(fields)); }
+// Throws CommunicationError for bytes that pack() of the same program cannot have written.
+inline Fingerprint unpack(const std::vector<std::byte>& bytes, int process) { return detail::fields_of(detail::unpack_texts(bytes, process), process); }
 
 inline std::string show(const FingerprintField& field) { return field.where.empty() ? field.value : field.where + " with " + field.value; }
 
@@ -83,7 +93,7 @@ inline void require_same(const Fingerprint& mine, const Fingerprint& first, cons
     const bool more = mine.size() > first.size();
     const auto& extra = more ? mine[first.size()] : first[mine.size()];
     throw BuildError{(more ? who : zero) + " has " + extra.name + " (" + show(extra) + "), which " +
-                     (more ? zero : who) + " has not: every process must ask for the same"};
+                     (more ? zero : who) + " has not: " + extra.mend};
   }
 }
 
@@ -122,6 +132,21 @@ inline void add_interface(Fingerprint& fields, const Graph& graph) {
                       variable->where.text(), same_step});
   for (std::size_t k = 0; k < graph.results().size(); ++k)
     fields.push_back({"result " + std::to_string(k) + " of the step", graph.type(graph.results()[k]).text(), {}, same_step});
+}
+
+// The collectives that a graph asks for, and add_interface. These must be equal on all processes, whatever else a replica
+// computes.
+inline void add_requests(Fingerprint& fields, const Graph& graph) {
+  const auto nodes = placeholders_of(graph);
+  fields.push_back({"the number of collectives", std::to_string(nodes.size()), {}, detail::same_step});
+  for (std::size_t k = 0; k < nodes.size(); ++k) {
+    const auto& node = graph.node(nodes[k]);
+    AttributePrinter attributes;
+    node.get<Placeholder>()->describe(attributes);
+    fields.push_back({"collective " + std::to_string(k), graph.type(node.inputs[0]).text() + " " + attributes.text() + " device=" + std::to_string(node.device),
+                      describe_placeholder(node), detail::same_step});
+  }
+  detail::add_interface(fields, graph);
 }
 
 // Collectives with all attributes, variables, results, and the values assigned to mirrored variables.

@@ -24,6 +24,7 @@
 #include <replicator/engine/host_communicators.hpp>
 #include <replicator/engine/host_compiler.hpp>
 #include <replicator/engine/host_devices.hpp>
+#include <replicator/engine/host_sets.hpp>
 #include <replicator/engine/host_step.hpp>
 #include <replicator/engine/placement.hpp>
 #include <replicator/engine/replay/replay.hpp>
@@ -152,6 +153,7 @@ class Host {
   // SHA-256 (hexadecimal) over name, type and bytes of every variable in the order of names.
   std::string digest() {
     failure_.answer();
+    compare_sets("digest()");
     const AllVariables all{variables_, job_, placement_};
     Sha256 hash;
     all.for_each([&](const std::string& name, const VariableDeclaration& declaration, const auto& pieces) {
@@ -165,8 +167,17 @@ class Host {
   // Returns the name of the file; empty if no folder was given.
   std::string save_checkpoint() {
     failure_.answer();
+    if (deployment_.checkpoint.folder.empty()) return {};
+    compare_sets("save_checkpoint()");
     return failure_.told([&] { return checkpoints_.save(variables_); });
   }
+
+  // Sets every copy of a variable on this host. `where`: the line of the program.
+  void set(const std::string& name, const AnyArray& value, Location where) {
+    variables_.set(name, value);
+    if (job_.size() > 1 && variables_.declaration(name).kind == VariableKind::mirrored) sets_.add(name, value, where);
+  }
+  const HostSets& sets() const { return sets_; }
 
   // Collective: takes a snapshot of the present state, with the replica-local variables of all replicas.
   void remember(Snapshot& snapshot) {
@@ -183,7 +194,7 @@ class Host {
   // Compiles the traced graphs of this host's replicas into programs, as part of building(). `ordinal`: the number of
   // the step in its Replicator.
   std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal) {
-    auto step = compiler_.compile(traced, ordinal, variables_, checkpoints_);
+    auto step = compiler_.compile(traced, ordinal, variables_, sets_, checkpoints_);
     for (std::size_t device = 0; device < step->programs.size(); ++device)
       name_ranges(step->programs[device], step->resolution, deployment_.devices[device].kind);
     step->traces = reporter_.record(step->resolution, step->programs);
@@ -198,15 +209,18 @@ class Host {
   // - `upcoming[r]`: a word about its element for the next step.
   // - `next[r]`: that element, or an empty span unless all are known. It must stay unchanged until the next step has
   //   begun.
+  // - `where`: the line of the program that asks for it.
   StepResults run(HostStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const std::uint64_t> upcoming,
-                  std::span<const std::vector<AnyArray>> next, std::uint64_t number) {
+                  std::span<const std::vector<AnyArray>> next, std::uint64_t number, Location where) {
     failure_.answer();
     if (checkpoints_.due(step.ordinal)) save_checkpoint();
-    if (job_.size() > 1) job_.set_context("during step", number);
+    if (job_.size() > 1) job_.begin("step", number, "", where);
     const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
     listeners_.before(moment);
     run_programs(step, moment, {upcoming, next});
     auto results = results_of(step, placement_, upcoming);
+    if (results.sets_differ) compare_sets("step " + std::to_string(number));
+    sets_.clear();
     listeners_.after(moment, results);
     checkpoints_.done(step.ordinal, number + 1, !results.all_have_next);
     stop_signal_ = std::max(stop_signal_, results.stop_signal);
@@ -250,6 +264,10 @@ class Host {
   int copies_of_variables() const { return placement_.teams() + (deployment_.regime == Regime::asynchronous ? 1 : 0); }
   std::shared_ptr<transport::Job> meet() const {
     return std::make_shared<transport::Job>(replay_ ? transport::ProcessEnvironment{} : environment(deployment_), job_options(deployment_));
+  }
+
+  void compare_sets(const std::string& before) {
+    failure_.kept([&] { sets_.compare(job_, before); });
   }
 
   // --- running -------------------------------------------------------------------------------------------------------------
@@ -317,6 +335,7 @@ class Host {
   std::shared_ptr<data::WorkerPool> pool_;
   StepReporter reporter_;
   Checkpoints checkpoints_;
+  HostSets sets_;
   StepListeners listeners_{failure_};
   std::function<bool()> somebody_waits_;
   int running_ordinal_ = 0;

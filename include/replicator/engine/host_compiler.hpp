@@ -16,6 +16,7 @@
 #include <replicator/engine/compare_processes.hpp>
 #include <replicator/engine/host_communicators.hpp>
 #include <replicator/engine/host_devices.hpp>
+#include <replicator/engine/host_sets.hpp>
 #include <replicator/engine/host_step.hpp>
 #include <replicator/engine/memory_limit.hpp>
 #include <replicator/engine/state/checkpoints.hpp>
@@ -36,13 +37,13 @@ class HostCompiler {
 
   // `ordinal`: the number of the step in its Replicator. Declares the step's variables. Throws BuildError for every
   // mistake that the graphs or a comparison of the processes show, and for a step that needs more memory than there is.
-  std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal, VariableStore& variables, Checkpoints& checkpoints) {
+  std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal, VariableStore& variables, const HostSets& sets, Checkpoints& checkpoints) {
     auto step = std::make_unique<HostStep>();
     step->ordinal = ordinal;
     step->seed = seed_of(ordinal);
     step->resolution = resolve(traced, resolve_options());
     require_room_for_variables(step->resolution, deployment_);
-    declare(step->resolution, ordinal, variables, checkpoints);
+    declare(step->resolution, ordinal, variables, sets, checkpoints);
     step->lowered = lower_classes(step->resolution);
     make_handoffs(*step);
     // An error until here is found by the others before they wait for this process.
@@ -53,9 +54,9 @@ class HostCompiler {
 
   // Gives the variables of a resolved step their first values. Throws BuildError if processes differ in the step or in
   // a value.
-  void declare(const Resolution& resolution, int ordinal, VariableStore& variables, Checkpoints& checkpoints) {
+  void declare(const Resolution& resolution, int ordinal, VariableStore& variables, const HostSets& sets, Checkpoints& checkpoints) {
     checkpoints.declare(variables, resolution, ordinal);
-    compare_steps(building_, resolution, variables);
+    compare_steps(building_, resolution, variables, sets);
   }
   // Chooses a kernel for each node of each class of equal graphs.
   std::vector<LoweredGraph> lower_classes(const Resolution& resolution) {
@@ -87,6 +88,7 @@ class HostCompiler {
   // Options for a step of all processes, with the exchanges that resolution needs.
   ResolveOptions resolve_options() {
     auto options = local_resolve_options();
+    if (job_.size() > 1) options.compare_processes = [this](std::span<const Graph* const> graphs) { return compare_graphs(building_, graphs); };
     options.common_to_processes = [this](const std::set<Digest>& mine) { return common_to_processes(building_, mine); };
     options.devices = placement_.devices_per_team();
     options.order_of_processes = [this](const std::vector<std::uint32_t>& mine) { return order_of_first_process(building_, mine); };

@@ -48,9 +48,9 @@ class HostEngine : public Engine {
   std::vector<std::string> variables() const override { return host_.variables().names(); }
   const VariableDeclaration& declaration(const std::string& name) const override { return host_.variables().declaration(name); }
   const AnyArray& value(const std::string& name, int local_replica) const override { return host_.variables().value(name, local_replica); }
-  void set(const std::string& name, const AnyArray& value) override {
+  void set(const std::string& name, const AnyArray& value, Location where) override {
     host_.require_outside_step("set()");
-    host_.variables().set(name, value);
+    host_.set(name, value, where);
   }
 
  protected:

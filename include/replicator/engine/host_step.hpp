@@ -76,6 +76,7 @@ inline StepResults results_of(const HostStep& step, const Placement& placement, 
   for (int replica = 0; replica < replicas && first.exchange.block != 0; ++replica)
     std::memcpy(&results.upcoming[static_cast<std::size_t>(replica)], detail::exchanged_block(first, replica), sizeof(std::uint64_t));
   std::copy(upcoming.begin(), upcoming.end(), results.upcoming.begin() + placement.begin());
+  for (const auto word : results.upcoming) results.sets_differ |= detail::sets_of(word) != detail::sets_of(results.upcoming[0]);
   for (auto& word : results.upcoming) {
     results.stop_signal = std::max(results.stop_signal, stop_signal_of(word));
     results.newcomer |= newcomer_of(word);

@@ -50,7 +50,7 @@ class ReadAheadStep final : public StepDriver {
   std::string resolved_dot() override { return host_.resolved_dot(latest()); }
   std::string plan_json() override { return host_.plan_json(latest()); }
 
-  StepResults run() override {
+  StepResults run(Location where) override {
     host_.require_outside_step("step()");
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     if (input_error_) {
@@ -59,7 +59,7 @@ class ReadAheadStep final : public StepDriver {
     }
     auto& step = compiled();
     read_ahead();
-    auto results = host_.run(step, current_, upcoming_, all_have_next() ? std::span{next_} : std::span<std::vector<AnyArray>>{}, done_);
+    auto results = host_.run(step, current_, upcoming_, all_have_next() ? std::span{next_} : std::span<std::vector<AnyArray>>{}, done_, where);
     ++done_;
     finished_ = !results.all_have_next;
     std::swap(current_, next_);
@@ -101,7 +101,8 @@ class ReadAheadStep final : public StepDriver {
   void read_ahead() {
     for (std::size_t r = 0; r < inputs_.size(); ++r) read_ahead(r);
     const int signal = StopOnSignal::received();
-    for (auto& word : upcoming_) word = with_newcomer(with_stop_signal(word, signal), host_.newcomer_waits());
+    const auto sets = host_.sets().word();
+    for (auto& word : upcoming_) word = with_newcomer(with_stop_signal(with_sets(word, sets), signal), host_.newcomer_waits());
   }
   // Of this host's replicas only.
   bool all_have_next() const {

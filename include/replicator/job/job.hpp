@@ -12,7 +12,9 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <replicator/core/error.hpp>
+#include <replicator/core/location.hpp>
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/meet.hpp>
 #include <replicator/job/rendezvous.hpp>
@@ -78,12 +80,16 @@ class Job {
   void suspect(int process, const std::string& why);
   // For a caller that cannot continue without `process`: suspects it, waits, and throws the verdict.
   [[noreturn]] void give_up_on(int process, const std::string& why);
-  // Describes what this process is doing, as in "during step" 12. Process 0 adds it to its error messages. Cheap: the words
-  // must be literals.
-  void set_context(const char* what, std::uint64_t number, const char* detail = "") noexcept {
+  // Says that this process begins a call that all processes make together, such as "step" 12. Error messages name it. The
+  // job is aborted within a second where another process makes fewer calls: where it has left, or asks for an exchange.
+  // Cheap: the words must be literals. `where`: the program's line.
+  void begin(const char* what, std::uint64_t number, const char* detail = "", Location where = {}) noexcept {
     what_.store(what, std::memory_order_relaxed);
     number_.store(number, std::memory_order_relaxed);
     detail_.store(detail, std::memory_order_relaxed);
+    file_.store(where.file, std::memory_order_relaxed);
+    line_.store(where.line, std::memory_order_relaxed);
+    begun_.store(begun_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
 
   bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
@@ -125,6 +131,17 @@ class Job {
  private:
   using Clock = std::chrono::steady_clock;
   using Lock = std::unique_lock<std::mutex>;
+  // The calls of a process: see begin().
+  struct Calls {
+    std::uint64_t begun = 0;
+    std::string last;  // step 12 at train.cpp:40; empty: none
+  };
+  // A process that makes no further call until the others come.
+  struct Outside {
+    int process = 0;
+    Calls calls;
+    std::string what;  // the exchange that it asks for; empty: it has left
+  };
   // State of the process at the other end of a link.
   struct Peer {
     detail::Link link;
@@ -134,6 +151,8 @@ class Job {
     std::string suspicion;
     bool departed = false;  // has said bye
     bool present = false;   // has contributed to the current exchange
+    Calls calls;            // when it left or contributed
+    Clock::time_point outside{};
     std::string what;
     detail::Bytes blob;
   };
@@ -154,7 +173,15 @@ class Job {
   void beat(Clock::time_point now);
   void judge(Clock::time_point now);
   void judge_exchange(Clock::time_point now);
-  void contribute(int from, std::string what, detail::Bytes blob);
+  static detail::FrameWriter call_frame(detail::FrameKind kind, const Calls& calls);
+  static Calls read_calls(detail::FrameReader& fields);
+  Calls calls() const;
+  std::optional<Outside> first_outside() const;
+  std::string ahead_text(const Outside& waits, int asks, const Calls& calls) const;
+  void judge_calls();
+  void tell_who_is_outside(Clock::time_point now);
+  void depart(int who, Calls calls);
+  void contribute(int from, Calls calls, std::string what, detail::Bytes blob);
   void declare_disagreement(int a, const std::string& what_a, int b, const std::string& what_b);
   void complete_exchange();
   void check_departures();
@@ -180,15 +207,20 @@ class Job {
   Clock::time_point gather_began_{};
   std::uint64_t asked_ = 0;  // number of exchanges that this process has begun
   std::map<std::uint64_t, std::vector<detail::Bytes>> gathered_;
+  std::optional<Outside> outside_;  // who makes fewer calls than others may have begun: known to process 0, and told by it
+  bool complained_ = false;         // of `outside_`
   bool leaving_ = false;
   bool farewell_ = false;
   bool stop_ = false;
   Clock::time_point next_beat_{};
 
-  // The context. A message made while it changes may mix both.
-  std::atomic<const char*> what_{""};  // empty: nothing yet
+  // The latest call. A message made while it changes may mix both.
+  std::atomic<const char*> what_{""};  // empty: none yet
   std::atomic<std::uint64_t> number_{0};
   std::atomic<const char*> detail_{""};
+  std::atomic<const char*> file_{""};
+  std::atomic<std::uint32_t> line_{0};
+  std::atomic<std::uint64_t> begun_{0};
 
   std::string failure_;  // written once, before aborted_
   int culprit_ = -1;

@@ -66,9 +66,9 @@ inline std::vector<detail::Bytes> Job::exchange(std::span<const std::byte> mine,
   Lock lock{mutex_};
   const auto number = asked_++;
   if (is_hub())
-    contribute(0, std::string{what}, std::move(blob));
+    contribute(0, calls(), std::string{what}, std::move(blob));
   else
-    peers_[0].link.push(detail::FrameWriter{detail::FrameKind::gather}.text(what).blob(blob).finish());
+    peers_[0].link.push(call_frame(detail::FrameKind::gather, calls()).text(what).blob(blob).finish());
   wake_thread();
   wait_and_tell(
       lock, [&] { return gathered_.contains(number) || aborted(); }, [&] { return describe(rank_) + " waits at the exchange \"" + std::string{what} + "\" for " + those([](const Peer& peer) { return !peer.present; }); });
@@ -139,10 +139,9 @@ inline void Job::leave() {
   if (size() == 1 || farewell_) return;
   leaving_ = true;
   if (is_hub()) {
-    peers_[0].departed = true;
-    check_departures();
+    depart(0, calls());
   } else {
-    peers_[0].link.push(detail::FrameWriter{detail::FrameKind::bye}.finish());
+    peers_[0].link.push(call_frame(detail::FrameKind::bye, calls()).finish());
   }
   wake_thread();
   const auto parted = [&] { return farewell_ || aborted(); };

@@ -74,8 +74,9 @@ inline void Job::handle(int from, detail::FrameKind kind, detail::FrameReader fi
     const auto message = fields.text();
     is_hub() ? declare(message, culprit) : adopt(message, culprit);
   } else if (kind == detail::FrameKind::gather && is_hub()) {
+    auto calls = read_calls(fields);
     auto what = fields.text();
-    contribute(from, std::move(what), fields.blob());
+    contribute(from, std::move(calls), std::move(what), fields.blob());
   } else if (kind == detail::FrameKind::gathered && !is_hub()) {
     const auto number = fields.number();
     std::vector<detail::Bytes> result;
@@ -84,6 +85,7 @@ inline void Job::handle(int from, detail::FrameKind kind, detail::FrameReader fi
     // of one, or nobody would ever fetch it.
     if (number >= asked_ || !gathered_.emplace(number, std::move(result)).second)
       throw CommunicationError{"process 0 sent the result of an exchange that is not going on", 0};
+    outside_.reset();  // it waited for this exchange
     changed_.notify_all();
   } else if (kind == detail::FrameKind::suspect && is_hub()) {
     auto& peer = peers_.at(std::min(static_cast<std::size_t>(fields.number()), peers_.size() - 1));
@@ -91,8 +93,11 @@ inline void Job::handle(int from, detail::FrameKind kind, detail::FrameReader fi
     if (peer.suspected == Clock::time_point{}) peer.suspected = Clock::now();
     if (peer.suspicion.empty()) peer.suspicion = std::move(why);
   } else if (kind == detail::FrameKind::bye && is_hub()) {
-    peers_[static_cast<std::size_t>(from)].departed = true;
-    check_departures();
+    depart(from, read_calls(fields));
+  } else if (kind == detail::FrameKind::outside && !is_hub()) {
+    auto calls = read_calls(fields);
+    const auto process = std::min(fields.number(), std::uint64_t{processes_.size() - 1});
+    outside_ = Outside{static_cast<int>(process), std::move(calls), fields.text()};
   } else if (kind == detail::FrameKind::farewell && !is_hub()) {
     // After the farewell process 0 is no longer watched, so a wait that continued would never end.
     if (!leaving_) throw CommunicationError{"process 0 took leave of a process that has not left", 0};
@@ -123,6 +128,8 @@ inline void Job::judge(Clock::time_point now) {
                            detail::seconds_text(options_.dead_after)),
               who);
   }
+  if (!aborted()) judge_calls();
+  if (is_hub() && !aborted()) tell_who_is_outside(now);
   if (is_hub() && !aborted()) judge_exchange(now);
 }
 
@@ -137,8 +144,87 @@ inline void Job::judge_exchange(Clock::time_point now) {
           who);
 }
 
+inline detail::FrameWriter Job::call_frame(detail::FrameKind kind, const Calls& calls) {
+  detail::FrameWriter frame{kind};
+  frame.number(calls.begun).text(calls.last);
+  return frame;
+}
+inline Job::Calls Job::read_calls(detail::FrameReader& fields) {
+  Calls calls{fields.number(), {}};
+  calls.last = fields.text();
+  return calls;
+}
+
+inline Job::Calls Job::calls() const {
+  Calls calls{begun_.load(std::memory_order_acquire), {}};
+  if (calls.begun == 0) return calls;
+  const std::string detail = detail_.load();
+  const Location where{file_.load(), line_.load()};
+  calls.last = what_.load() + (" " + std::to_string(number_.load()));
+  if (!detail.empty()) calls.last += " (" + detail + ")";
+  if (*where.file) calls.last += " at " + where.text();
+  return calls;
+}
+
+// Process 0 only: of the processes that have left or ask for an exchange, the one with the fewest calls.
+inline std::optional<Job::Outside> Job::first_outside() const {
+  const Peer* first = nullptr;
+  for (const auto& peer : peers_)
+    if ((peer.departed || peer.present) && (!first || peer.calls.begun < first->calls.begun)) first = &peer;
+  if (!first) return {};
+  return Outside{static_cast<int>(first - peers_.data()), first->calls, first->departed ? std::string{} : first->what};
+}
+
+inline std::string Job::ahead_text(const Outside& waits, int asks, const Calls& calls) const {
+  const auto call = calls.last.substr(0, calls.last.find(' '));
+  const auto after = waits.calls.last.empty() ? " before its first " + call : " after " + waits.calls.last;
+  const auto asked = "; " + describe(asks) + " asked for " + calls.last + ": all processes must make the same ";
+  if (waits.what.empty())
+    return describe(waits.process) + " ended" + after + asked + "number of " + call + "s, so stop by a condition that all of them share";
+  return describe(waits.process) + " asks for the exchange \"" + waits.what + "\"" + after + asked + "calls in the same order, and stop by a condition that all of them share";
+}
+
+// No process may begin a call for which another one does not come.
+inline void Job::judge_calls() {
+  if (!is_hub()) {
+    const auto mine = calls();
+    if (!outside_ || mine.begun <= outside_->calls.begun || std::exchange(complained_, true)) return;
+    peers_[0].link.push(detail::FrameWriter{detail::FrameKind::abort}
+                            .number(static_cast<std::uint64_t>(outside_->process))
+                            .text(ahead_text(*outside_, rank_, mine))
+                            .finish());
+    return;
+  }
+  const auto outside = first_outside();
+  if (!outside) return;
+  for (int process = 0; process < size(); ++process) {
+    const auto& peer = peers_[static_cast<std::size_t>(process)];
+    const auto known = peer.departed || peer.present ? peer.calls : process == 0 ? calls()
+                                                                                 : Calls{};
+    if (known.begun > outside->calls.begun) return declare(ahead_text(*outside, process, known), outside->process);
+  }
+}
+
+// Process 0 only. The others begin calls without a word to process 0, so each must know who is outside and compare.
+inline void Job::tell_who_is_outside(Clock::time_point now) {
+  const auto outside = first_outside();
+  if (!outside || now - peers_[static_cast<std::size_t>(outside->process)].outside < options_.grace) return;
+  if (outside_ && outside_->calls.begun <= outside->calls.begun) return;
+  outside_ = outside;
+  send_to_all(call_frame(detail::FrameKind::outside, outside->calls).number(static_cast<std::uint64_t>(outside->process)).text(outside->what).finish());
+}
+
+// Process 0 only.
+inline void Job::depart(int who, Calls calls) {
+  auto& peer = peers_[static_cast<std::size_t>(who)];
+  peer.departed = true;
+  peer.calls = std::move(calls);
+  peer.outside = Clock::now();
+  check_departures();
+}
+
 // Process 0 only: stores a process's contribution to the current exchange.
-inline void Job::contribute(int from, std::string what, detail::Bytes blob) {
+inline void Job::contribute(int from, Calls calls, std::string what, detail::Bytes blob) {
   if (aborted()) return;
   if (gather_began_ == Clock::time_point{}) gather_began_ = Clock::now();
   const auto other = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.present; });
@@ -146,8 +232,12 @@ inline void Job::contribute(int from, std::string what, detail::Bytes blob) {
     return declare_disagreement(static_cast<int>(other - peers_.begin()), other->what, from, what);
   auto& mine = peers_[static_cast<std::size_t>(from)];
   mine.present = true;
+  mine.calls = std::move(calls);
+  mine.outside = Clock::now();
   mine.what = std::move(what);
   mine.blob = std::move(blob);
+  judge_calls();
+  if (aborted()) return;
   if (std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.present; }))
     complete_exchange();
   else
@@ -172,12 +262,15 @@ inline void Job::complete_exchange() {
     peer.present = false;
   }
   gather_began_ = {};
+  outside_.reset();
   send_to_all(frame.finish());
   changed_.notify_all();
 }
 
 // Process 0 only. No process may wait for one that has left. When all have left, the job ends.
 inline void Job::check_departures() {
+  judge_calls();
+  if (aborted()) return;
   const auto gone = std::find_if(peers_.begin(), peers_.end(), [](const Peer& p) { return p.departed && !p.present; });
   const auto waiting = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.present; });
   const int who = static_cast<int>(gone - peers_.begin());
@@ -219,7 +312,7 @@ inline void Job::adopt(const std::string& message, int culprit) {
 inline std::string Job::with_context(const std::string& message) const {
   const std::string what = what_.load(), detail = detail_.load();
   if (!is_hub() || what.empty()) return message;
-  return message + " " + what + " " + std::to_string(number_) + (detail.empty() ? "" : " (" + detail + ")");
+  return message + " during " + what + " " + std::to_string(number_) + (detail.empty() ? "" : " (" + detail + ")");
 }
 
 // The last messages must arrive. Closing a socket with unread input would discard them. So send, shut down, read to the

@@ -51,7 +51,8 @@ class Engine {
   virtual std::vector<std::string> variables() const = 0;
   virtual const VariableDeclaration& declaration(const std::string& name) const = 0;
   virtual const AnyArray& value(const std::string& name, int local_replica) const = 0;
-  virtual void set(const std::string& name, const AnyArray& value) = 0;
+  // `where`: the line of the program.
+  virtual void set(const std::string& name, const AnyArray& value, Location where) = 0;
 };
 
 // The engines that a program may contain. The header of an engine fills the engine's slot; any file of the program may

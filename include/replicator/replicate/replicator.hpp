@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -90,9 +91,11 @@ class Replicator {
   // device memory is copied to the host by this call, so call again after each step. Throws BuildError for unknown
   // names, and DeviceError if a step has failed while it changed the variable there.
   const AnyArray& value(const std::string& name, int local = 0) const { return engine_->value(name, local); }
-  // Sets every copy of a variable. In a job of several processes each must set the same value. Throws BuildError if the
-  // type differs.
-  void set(const std::string& name, const AnyArray& value) { engine_->set(name, value); }
+  // Sets every copy of a variable that this process holds. Throws BuildError if the type differs. In a job of several
+  // processes each must set the same value. For mirrored variables the next step compares that: it throws the same
+  // BuildError on all processes, with the variable and the lines. digest() and save_checkpoint() compare it too. The
+  // asynchronous regime compares nothing.
+  void set(const std::string& name, const AnyArray& value, std::source_location where = std::source_location::current()) { engine_->set(name, value, where); }
 
  private:
   template <class InputFn, class StepFn>

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -73,10 +74,10 @@ class Step {
 
   // Runs one step. If the elements of any replica have new shapes, all processes first compile programs for them. The
   // programs of the latest 16 sets of shapes are kept. Throws BuildError when the input has ended, CommunicationError
-  // when a device or process is lost or late, and any error of the input.
-  Results step() {
+  // when a device or process is lost or late, or ended after fewer steps, and any error of the input.
+  Results step(std::source_location where = std::source_location::current()) {
     const auto before = driver().steps_resumed();
-    auto results = driver().run();
+    auto results = driver().run(where);
     resumed_ += driver().steps_resumed() - before;
     return unpack(std::move(results), std::index_sequence_for<A...>{});
   }
@@ -115,7 +116,7 @@ class Step {
       using iterator_concept = std::input_iterator_tag;
 
       Iterator() = default;
-      Iterator(Step& owner, std::int64_t left) : owner_{&owner}, left_{left} { advance(); }
+      Iterator(Step& owner, std::int64_t left, std::source_location where) : owner_{&owner}, left_{left}, where_{where} { advance(); }
       const Results& operator*() const { return *current_; }
       Iterator& operator++() {
         advance();
@@ -128,22 +129,24 @@ class Step {
       void advance() {
         current_.reset();
         if (left_-- <= 0 || owner_->finished() || owner_->driver().stop_signal() != 0) return;
-        current_.emplace(owner_->step());
+        current_.emplace(owner_->step(where_));
         left_ -= owner_->take_resumed(left_);
       }
       Step* owner_ = nullptr;
       std::int64_t left_ = 0;
+      std::source_location where_;
       std::optional<Results> current_;
     };
-    Steps(Step& owner, std::int64_t count) : owner_{&owner}, count_{count} {}
-    Iterator begin() const { return {*owner_, count_}; }
+    Steps(Step& owner, std::int64_t count, std::source_location where) : owner_{&owner}, count_{count}, where_{where} {}
+    Iterator begin() const { return {*owner_, count_, where_}; }
     std::default_sentinel_t end() const { return {}; }
 
    private:
     Step* owner_;
     std::int64_t count_;
+    std::source_location where_;
   };
-  Steps steps(std::int64_t count) { return {*this, count - take_resumed(count)}; }
+  Steps steps(std::int64_t count, std::source_location where = std::source_location::current()) { return {*this, count - take_resumed(count), where}; }
 
  private:
   // Returns how many of the next `count` steps an earlier run has done. Each of its steps is counted only once.

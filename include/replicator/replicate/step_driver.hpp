@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <replicator/core/array.hpp>
+#include <replicator/core/location.hpp>
 #include <replicator/graph/value.hpp>
 #include <replicator/runtime/see/machine_figures.hpp>
 
@@ -27,8 +28,9 @@ struct StepResults {
   // For each replica of all processes: a word about its input for the next step.
   std::vector<std::uint64_t> upcoming;
   bool all_have_next = true;
-  int stop_signal = 0;    // a signal that asks some process to stop; 0: none
-  bool newcomer = false;  // a process waits to join the job
+  int stop_signal = 0;       // a signal that asks some process to stop; 0: none
+  bool newcomer = false;     // a process waits to join the job
+  bool sets_differ = false;  // the processes' programs have set different values since the last step
 };
 
 class StepDriver {
@@ -38,7 +40,8 @@ class StepDriver {
   StepDriver& operator=(const StepDriver&) = delete;
   virtual ~StepDriver() = default;
 
-  virtual StepResults run() = 0;
+  // `where`: the line of the program that asks for the step.
+  virtual StepResults run(Location where) = 0;
   virtual bool finished() const = 0;
   virtual std::uint64_t steps_done() const = 0;
   // How many of those steps were done before the run was resumed, or by other processes before this one rejoined the

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -78,12 +79,12 @@ class TrainLoop {
   //
   // Throws what Step::step throws, and CheckError if a figure is not finite; then no checkpoint is written.
   template <class... A>
-  int run(Step<A...>& step) {
+  int run(Step<A...>& step, std::source_location where = std::source_location::current()) {
     if (o_.figures.size() > sizeof...(A))
       throw BuildError{"a training loop was given names for " + std::to_string(o_.figures.size()) + " results, but its step has " +
                        std::to_string(sizeof...(A))};
     begin(static_cast<std::int64_t>(step.steps_done()));
-    for (const auto& results : step.steps(o_.steps))
+    for (const auto& results : step.steps(o_.steps, where))
       after_step(static_cast<std::int64_t>(step.steps_done()), means(results, std::index_sequence_for<A...>{}), step.finished());
     return end(static_cast<std::int64_t>(step.steps_done()));
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <set>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,7 +64,8 @@ inline void add_names(std::string& text, const std::vector<std::string>& names, 
 //
 // Throws DataError, before any variable is set, for a file that cannot be read. Also throws one DataError that lists
 // all names that are missing, unexpected or of another type.
-inline void load_weights(Replicator& repl, const std::string& path, const LoadOptions& options = {}) {
+inline void load_weights(Replicator& repl, const std::string& path, const LoadOptions& options = {},
+                         std::source_location where = std::source_location::current()) {
   const auto file = io::read_safetensors(path);
   std::vector<std::string> missing, unexpected, others;
   std::vector<std::pair<const std::string*, const AnyArray*>> fitting;
@@ -89,7 +91,7 @@ inline void load_weights(Replicator& repl, const std::string& path, const LoadOp
   if (!found.empty())
     throw DataError{path + " does not hold the weights of this network: " + found +
                     ". Was it saved by another depth, number of classes or model? Parts of a file are loaded with {.strict = false}"};
-  for (const auto& [name, tensor] : fitting) repl.set(start + *name, *tensor);
+  for (const auto& [name, tensor] : fitting) repl.set(start + *name, *tensor, where);
 }
 
 // Writes the same variables. Of replica-local ones (the running statistics of batch norm) it writes those of this

@@ -12,6 +12,7 @@
 #include <replicator/ops/fusion/fuse_convolutions.hpp>
 #include <replicator/resolve/agreement.hpp>
 #include <replicator/resolve/buckets.hpp>
+#include <replicator/resolve/graph_outline.hpp>
 #include <replicator/resolve/resolution.hpp>
 #include <replicator/resolve/segments.hpp>
 #include <replicator/resolve/uniformity.hpp>
@@ -24,7 +25,9 @@ inline Graph optimised_alone(const Graph& traced, const ResolveOptions& options)
 }
 
 // Reductions are merged only after this analysis: a merged node is either uniform or not.
-inline void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions& options) {
+// `different()`: see check_assignments.
+template <class Different>
+void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions& options, Different different) {
   std::vector<Uniformity> uniformities;
   for (const auto& one : classes) uniformities.push_back(analyse_uniformity(one.graph));
   auto common = common_digests(uniformities);
@@ -32,7 +35,7 @@ inline void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions&
   for (std::size_t c = 0; c < classes.size(); ++c) {
     auto& one = classes[c];
     restrict_to(common, uniformities[c]);
-    check_assignments(one.graph, uniformities[c]);
+    check_assignments(one.graph, uniformities[c], different);
     one.graph = passes::hoist_placeholders(passes::remove_dead_code(passes::merge_reduces(one.graph, uniformities[c].uniform)));
     one.uniformity = analyse_uniformity(one.graph);
     restrict_to(common, one.uniformity);
@@ -48,13 +51,16 @@ Resolution resolve(std::span<const Graph> traced, const ResolveOptions& options 
   if (traced.empty()) return result;
   check_agreement(traced);
   std::unordered_map<Digest, std::uint32_t, DigestHash> known;
+  std::vector<const Graph*> graphs;  // by class
   for (const auto& graph : traced) {
     const auto [found, fresh] = known.try_emplace(digest_of(graph), static_cast<std::uint32_t>(result.classes.size()));
+    if (fresh) graphs.push_back(&graph);
     if (fresh) result.classes.push_back({optimised_alone(graph, options), {}, {}});
     if (fresh) result.classes.back().graph.share_devices(options.devices);
     result.class_of.push_back(found->second);
   }
-  find_uniform(result.classes, options);
+  const auto between_processes = options.compare_processes ? options.compare_processes(graphs) : std::string{};
+  find_uniform(result.classes, options, [&] { return options.compare_processes ? between_processes : difference_of_replicas(graphs); });
   const auto& first = result.classes[0];
   const auto segment = find_segments(result.classes, options);
   for (const auto index : first.collective) {

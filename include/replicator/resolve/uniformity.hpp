@@ -176,13 +176,16 @@ inline void restrict_to(const std::set<Digest>& common, Uniformity& one) {
 }
 
 // Throws BuildError if a mirrored variable is assigned a varying value, or not the same value on all replicas.
-inline void check_assignments(const Graph& graph, const Uniformity& uniformity) {
+// `different()`: how the graphs of replicas differ in such a value; empty if they do not.
+template <class Different>
+void check_assignments(const Graph& graph, const Uniformity& uniformity, Different different) {
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const auto& node = graph.nodes()[i];
     const auto* assign = node.get<Assign>();
     if (!assign || uniformity.uniform[i]) continue;
     const auto& variable = graph.variables()[assign->variable];
     if (variable.kind == VariableKind::replica_local) continue;
+    if (const std::string text = different(); !text.empty()) throw BuildError{text};
     if (!uniformity.uniform[node.inputs[0].node])
       throw BuildError{"\"" + variable.name + "\" is mirrored, but the value assigned at " + node.where.text() +
                        " differs between replicas: an all_reduce is missing, or make it replica_local"};

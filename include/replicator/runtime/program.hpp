@@ -115,18 +115,21 @@ struct CollectiveUse {
   std::uint32_t asked = 0;
 };
 
-// A word about a replica's element for the next step: no element, or the number of its shapes plus 1. It has 8 bytes,
-// because it travels in every step. The highest byte holds two signs:
-// - the signal that asks the replica's process to stop; 0: none;
-// - its highest bit: a process waits to rejoin the job.
+// A word about a replica's element for the next step: no element, or the number of its shapes plus 1, in 24 bits. It has
+// 8 bytes, because it travels in every step. The higher bits hold signs of the replica's process:
+// - 32 bits: a digest of the values that its program has set since the last step; 0: none;
+// - 7 bits: the signal that asks it to stop; 0: none;
+// - the highest bit: a process waits to rejoin the job.
 inline constexpr std::uint64_t no_upcoming = 0;
 constexpr std::uint64_t upcoming_with(std::uint64_t shapes) { return shapes + 1; }
 constexpr std::uint64_t shapes_of(std::uint64_t upcoming) { return upcoming - 1; }
 constexpr std::uint64_t with_stop_signal(std::uint64_t upcoming, int signal) { return upcoming | static_cast<std::uint64_t>(signal) << 56; }
 constexpr std::uint64_t with_newcomer(std::uint64_t upcoming, bool waits) { return upcoming | static_cast<std::uint64_t>(waits) << 63; }
+constexpr std::uint64_t with_sets(std::uint64_t upcoming, std::uint32_t sets) { return upcoming | std::uint64_t{sets} << 24; }
+constexpr std::uint32_t sets_of(std::uint64_t upcoming) { return static_cast<std::uint32_t>(upcoming >> 24); }
 constexpr int stop_signal_of(std::uint64_t upcoming) { return static_cast<int>(upcoming >> 56 & 0x7f); }
 constexpr bool newcomer_of(std::uint64_t upcoming) { return upcoming >> 63 != 0; }
-constexpr std::uint64_t without_signs(std::uint64_t upcoming) { return upcoming & ~(std::uint64_t{0xff} << 56); }
+constexpr std::uint64_t without_signs(std::uint64_t upcoming) { return upcoming & 0xffffff; }
 
 // An all_gather over the hosts at the end of a step. The block of a replica has the word about its next element, then
 // its small results.

@@ -225,7 +225,7 @@ class World {
 
   void compare(const detail::collectives::RawCall& call) {
     if (job_.size() == 1) return;
-    job_.set_context("during call", ++calls_, name_of(call.kind).data());
+    job_.begin("call", ++calls_, name_of(call.kind).data());
     if (!options_.compare_calls) return;
     if (known_.size() == most_known) known_.clear();
     // Only the root reads a broadcast's input.

@@ -23,11 +23,11 @@ enum class FrameKind : std::uint32_t {
   welcome,    // token, then pid and host of every process
   refuse,     // kind, culprit, sentence
   heartbeat,  // nothing
-  gather,     // number, what, blob
+  gather,     // the calls of the process (count, last one), what, blob
   gathered,   // number, every process's blob
   suspect,    // process, why
   abort,      // culprit, sentence
-  bye,        // nothing: this process is done
+  bye,        // the calls of the process, which is done
   farewell,   // nothing: all processes are done
   left_out,   // token, rank and life of the sender: its job continues without the receiver
   going_on,   // nothing: the job is running; its first process says so to a restarted one
@@ -35,11 +35,12 @@ enum class FrameKind : std::uint32_t {
   state,      // of the program: total bytes, the next piece
   taken,      // nothing: the newcomer has all of the state
   enter,      // the survivors: the processes are about to meet
+  outside,    // the calls of a process, its number, the exchange that it asks for: it makes no further call now
 };
 
 // The first word identifies this protocol to reveal foreign connections. It changes whenever the frames change.
 struct FrameHeader {
-  static constexpr std::uint32_t expected_magic = 0x34435052;  // "RPC4"
+  static constexpr std::uint32_t expected_magic = 0x35435052;  // "RPC5"
   std::uint32_t magic = expected_magic;
   FrameKind kind{};
   std::uint64_t bytes = 0;
