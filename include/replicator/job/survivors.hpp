@@ -31,8 +31,9 @@ struct RegroupAddress {
   std::uint16_t port = 0;
 };
 
+inline constexpr const char* take_in_sentence = "Start it again with the same command and RANK, and they take it in";
 inline std::string left_out_sentence(int rank, const ProcessInfo& info) {
-  return describe_process(rank, info) + " was stopped or cut off for too long: the others go on without it. Start it again with the same command and RANK, and they take it in";
+  return describe_process(rank, info) + " was stopped or cut off for too long: the others go on without it. " + take_in_sentence;
 }
 
 // An entry at the arbiter: the membership of one epoch, and the process that entered it.

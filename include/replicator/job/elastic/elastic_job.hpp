@@ -262,7 +262,7 @@ class ElasticJob {
   detail::Membership without_lost(const Job& job) {
     const int culprit = job.culprit();
     if (culprit < 0) job.check();
-    if (culprit == job.rank()) throw CommunicationError{job.failure() + "; the others go on without it", culprit};
+    if (culprit == job.rank()) throw CommunicationError{job.failure() + "; the others go on without it. " + detail::take_in_sentence, culprit};
     return regroup_->without(culprit);
   }
   // The next loss is decided by the majority of this job, once all of it are known to have entered it.
