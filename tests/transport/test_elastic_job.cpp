@@ -395,6 +395,23 @@ TEST_CASE("the word that a process is left out counts where it comes from anothe
   CHECK(word(survivors, 42, 0, 1));
 }
 
+TEST_CASE("a process whose majority died on other machines ends, and one whose other half died there goes on") {
+  using transport::detail::Survivors;
+  const auto closed = static_cast<std::uint16_t>(free_port());
+  for (const std::size_t processes : {2, 3}) {
+    std::vector<transport::detail::RegroupAddress> addresses(processes, {"127.0.0.2", closed});
+    addresses[0] = {"127.0.0.1", closed};
+    Survivors survivors{0, 42, addresses};
+    std::vector<bool> here(processes);
+    here[0] = true;
+    survivors.strike(here, false);
+    for (std::size_t r = 1; r < processes; ++r) CHECK(survivors.gone(r));
+    CHECK(survivors.may_go_on(here) == (processes == 2));
+    if (processes == 2) CHECK_NOTHROW(survivors.part_from_missing(here));
+    else CHECK_THROWS_WITH(survivors.part_from_missing(here), Catch::Contains("1 of the 3 members of epoch 0, which is no majority, and the others, which are dead, may have gone on before. Start it again"));
+  }
+}
+
 TEST_CASE("of two processes on one machine the other one goes on when one is stopped, and the stopped one is told") {
   for (const int victim : {0, 1}) {
     const auto results = run_elastic(2, [victim](int self, ElasticJob& elastic) {

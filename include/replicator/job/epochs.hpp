@@ -34,8 +34,8 @@ struct Epoch {
 
 // What a part of a job knows of a process outside.
 enum class Outside {
-  unknown,  // it may go on
-  gone,     // it is dead
+  unknown,   // it may go on
+  gone,      // it is dead
   gone_here  // it is on this machine, and is dead or has been told to end; no link between them can be cut
 };
 

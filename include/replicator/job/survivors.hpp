@@ -116,14 +116,15 @@ class Survivors {
   // All decisions go through the arbiter from now on.
   void ask(Arbiter arbiter) { arbiter_ = std::move(arbiter); }
 
-  // Marks absent processes as gone: those at an address where nobody listens; with `late`, all of them.
+  // Marks absent processes as gone: those at an address where nobody listens; with `late`, all of them. Where this part may
+  // not go on, it also looks for those that are gone: they may be dead by now, or be found again.
   void strike(const std::vector<bool>& here, bool late) {
     const auto now = RendezvousClock::now();
     const bool look = now >= next_look_;
     if (look) next_look_ = now + std::chrono::milliseconds{200};
-    const bool expects = awaits(here);
+    const bool decided = awaits(here) || may_go_on(here);
     for (std::size_t r = 0; r < here.size(); ++r) {
-      if (here[r] || parted_[r] || dead_[r] || (gone_[r] && expects)) continue;
+      if (here[r] || parted_[r] || dead_[r] || (gone_[r] && decided)) continue;
       const int number = look ? probe(r) : ETIMEDOUT;
       if (number == ECONNREFUSED) dead_[r] = true;
       if (number == 0 && gone_[r] && static_cast<int>(r) < self_) found_ = true, gone_[r] = false;
@@ -249,9 +250,10 @@ class Survivors {
     auto missing = last;
     for (std::size_t r = 0; r < here.size(); ++r)
       if (here[r] || dead_[r]) missing.lives[r] = Epoch::absent;
+    const auto others = missing.size() > 0 ? names_of(missing, true) + " may go on without it" : "the others, which are dead, may have gone on before";
     return describe_process(self_, this_process()) + " ends: this part of the job has " + std::to_string(last.of(part)) + " of the " +
-           std::to_string(last.size()) + " members of epoch " + std::to_string(last.number) + ", which is no majority, and " + names_of(missing, true) +
-           " may go on without it. Start it again with the same command and RANK: a part that went on takes it in. If no part went on, start all "
+           std::to_string(last.size()) + " members of epoch " + std::to_string(last.number) + ", which is no majority, and " + others +
+           ". Start it again with the same command and RANK: a part that went on takes it in. If no part went on, start all "
            "processes again with --resume. With --elastic-arbiter also half of a job can go on";
   }
 
