@@ -33,6 +33,7 @@ void understand(FrameKind kind, const transport::detail::Bytes& fields) {
     if (kind == FrameKind::welcome) {
       reader.number();
       for (int r = 0; r < 3; ++r) reader.number(), printable(reader.text());
+      reader.blob();
     }
     if (kind == FrameKind::gather) reader.number(), reader.text(), reader.text(), reader.blob();
   });
@@ -70,7 +71,7 @@ std::vector<std::string> seeds() {
   const transport::detail::Bytes nonce(32, std::byte{7});
   FrameWriter hello{FrameKind::hello};
   JoinRequest{"job", 3, 1, {4711, "host"}, nonce}.write(hello);
-  const auto welcome = FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").number(3).text("c").finish();
+  const auto welcome = FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").number(3).text("c").blob({}).finish();
   return {"\7" + text(hello.finish()) + text(FrameWriter{FrameKind::heartbeat}.finish()), std::string(1, '\0') + text(welcome),
           "\1" + text(refusal(Refusal::failure, 1, "a sentence")) + text(FrameWriter{FrameKind::gather}.number(3).text("step 2").text("what").blob(nonce).finish())};
 }

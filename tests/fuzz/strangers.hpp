@@ -138,7 +138,7 @@ inline std::string hello(bool with_nonce) {
 }
 inline std::string welcome() {
   return std::string{text_of(
-      transport::detail::FrameWriter{transport::detail::FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").finish())};
+      transport::detail::FrameWriter{transport::detail::FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").blob({}).finish())};
 }
 
 }  // namespace replicator::fuzz

@@ -493,7 +493,8 @@ TEST_CASE("a deployment that the asynchronous regime cannot have is refused with
       {"--record", [](Deployment& d) { d.see.record = RecordOptions{0, {1, 2}, "r"}; }},
       {"--check-drift", [](Deployment& d) { d.see.check_drift = 1; }},
       {"--hang-report", [](Deployment& d) { d.see.hang_report = "h"; }},
-      {"--elastic", [](Deployment& d) { d.elastic = true; }}};
+      {"--elastic", [](Deployment& d) { d.elastic = true; }},
+      {"--elastic-arbiter", [](Deployment& d) { d.elastic_arbiter = "folder"; }}};
   for (const auto& [flag, change] : flags_of_steps)
     CHECK(refused(change) == std::string{"--regime async cannot be combined with "} + flag +
                                  ", which needs all replicas at the same step: leave it out, or run with --regime sync");

@@ -154,6 +154,33 @@ TEST_CASE("checkpoints of a job that lost a process are those of the undisturbed
   CHECK(a == b);
 }
 
+TEST_CASE("with an arbiter every epoch is claimed, and the bits are those of the undisturbed run") {
+  const TemporaryFolder folder;
+  auto where = elastic();
+  where.elastic_arbiter = folder.path();
+  check_survivors(3, {}, {{0, 1, When::after}, {2, 3}}, undisturbed({}), where);
+  const auto claims = test::run_program("cat " + folder.path() + "/job-*-epoch-2.claim");
+  INFO(claims.text);
+  CHECK(claims.text.find("taken by process 1 (pid ") != std::string::npos);
+  CHECK(claims.text.find("lives of its processes: - 0 -") != std::string::npos);
+}
+
+TEST_CASE("an arbiter without --elastic, and a folder that not all processes share, are refused with a sentence") {
+  auto alone = elastic();
+  alone.elastic = false;
+  alone.elastic_arbiter = "somewhere";
+  CHECK_THROWS_WITH(Replicator{alone}, Catch::Contains("--elastic-arbiter is \"somewhere\", but this job is not elastic"));
+  const TemporaryFolder first, second;
+  const auto results = test::run_as_job(2, [&](int rank) {
+    auto where = elastic();
+    where.elastic_arbiter = rank == 0 ? first.path() : second.path();
+    return run_until_death({}, where, rank, {});
+  });
+  INFO(test::describe(results));
+  CHECK(results[1].exit_code == 1);
+  CHECK(results[1].text.find("process 1 does not find this job in the folder --elastic-arbiter " + second.path()) != std::string::npos);
+}
+
 TEST_CASE("steps that take turns, and one that is gone, survive the loss of a process") {
   const auto body = [](Deployment where, int victim, int self) {
     Replicator repl{std::move(where)};
@@ -293,7 +320,10 @@ std::string undisturbed_for_long(const Experiment& e) {
 TEST_CASE("a process that was killed and started again is given replicas, whoever it is, whatever the input") {
   for (const auto& [source, back] : std::vector<std::pair<Source, Return>>{{Source::host, {0, 300}}, {Source::state, {2}}}) {
     const Experiment e{.source = source};
-    check_return(e, elastic(), back, undisturbed_for_long(e));
+    const TemporaryFolder claims;
+    auto where = elastic();
+    if (back.process == 2) where.elastic_arbiter = claims.path();
+    check_return(e, where, back, undisturbed_for_long(e));
   }
 }
 

@@ -375,11 +375,11 @@ TEST_CASE("who does not take what it is given, or too slowly, holds nobody up fo
   }
 }
 
-TEST_CASE("the word that a process is left out counts where it comes from another part of the job, in that life or a later one") {
+TEST_CASE("the word that a process is left out counts where it comes from another part of the job, in that life or a later one, for an epoch that is new") {
   using transport::detail::Survivors;
-  const auto word = [](Survivors& survivors, std::uint64_t secret, std::uint64_t from, std::uint64_t life) {
+  const auto word = [](Survivors& survivors, std::uint64_t secret, std::uint64_t from, std::uint64_t life, std::uint64_t epoch = 9) {
     transport::detail::FrameWriter fields{transport::detail::FrameKind::left_out};
-    survivors.hear(transport::detail::FrameReader{fields.number(secret).number(from).number(life).fields()});
+    survivors.hear(transport::detail::FrameReader{fields.number(secret).number(from).number(life).number(epoch).fields()});
     return survivors.told();
   };
   Survivors survivors{1, 42, std::vector<transport::detail::RegroupAddress>(3)};
@@ -387,11 +387,50 @@ TEST_CASE("the word that a process is left out counts where it comes from anothe
   CHECK_FALSE(word(survivors, 42, 0, 0));  // it is not of the job any more
   CHECK_FALSE(word(survivors, 41, 2, 0));
   CHECK_FALSE(word(survivors, 42, 3, 0));
+  CHECK_FALSE(word(survivors, 42, 2, 0, 0));  // of the epoch that this process is in
   auto taken_in_elsewhere = survivors;
   CHECK(word(taken_in_elsewhere, 42, 0, 1));
   survivors.admit(0, {}, 1);
   CHECK_FALSE(word(survivors, 42, 0, 0));
   CHECK(word(survivors, 42, 0, 1));
+}
+
+TEST_CASE("a process whose majority died on other machines ends, and one whose other half died there goes on") {
+  using transport::detail::Survivors;
+  const auto closed = static_cast<std::uint16_t>(free_port());
+  for (const std::size_t processes : {2, 3}) {
+    std::vector<transport::detail::RegroupAddress> addresses(processes, {"127.0.0.2", closed});
+    addresses[0] = {"127.0.0.1", closed};
+    Survivors survivors{0, 42, addresses};
+    std::vector<bool> here(processes);
+    here[0] = true;
+    survivors.strike(here, false);
+    for (std::size_t r = 1; r < processes; ++r) CHECK(survivors.gone(r));
+    CHECK(survivors.may_go_on(here) == (processes == 2));
+    if (processes == 2) CHECK_NOTHROW(survivors.part_from_missing(here));
+    else CHECK_THROWS_WITH(survivors.part_from_missing(here), Catch::Contains("1 of the 3 members of epoch 0, which is no majority, and the others, which are dead, may have gone on before. Start it again"));
+  }
+}
+
+TEST_CASE("of two processes on one machine the other one goes on when one is stopped, and the stopped one is told") {
+  for (const int victim : {0, 1}) {
+    const auto results = run_elastic(2, [victim](int self, ElasticJob& elastic) {
+      auto job = elastic.job();
+      meet(*job);
+      const auto pid = static_cast<pid_t>(job->process(victim).pid);
+      if (self == victim) ::raise(SIGSTOP);
+      while (!job->aborted()) std::this_thread::sleep_for(std::chrono::milliseconds{5});
+      job = elastic.after(*job);
+      ::kill(pid, SIGCONT);
+      for (int i = 0; i < 1000 && ::kill(pid, 0) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{5});
+      job->leave();
+      return std::to_string(job->rank()) + " of " + std::to_string(job->size());
+    });
+    INFO(describe(results));
+    CHECK(results[static_cast<std::size_t>(victim)].exit_code == 1);
+    CHECK(results[static_cast<std::size_t>(victim)].text.find("the others go on without it. Start it again with the same command and RANK") != std::string::npos);
+    CHECK(results[static_cast<std::size_t>(1 - victim)].text.ends_with("0 of 1"));
+  }
 }
 
 }  // namespace test_elastic_job

@@ -46,7 +46,7 @@ std::vector<Bytes> genuine_frames() {
   result.push_back(FrameWriter{FrameKind::challenge}.blob(nonce).finish());
   result.push_back(FrameWriter{FrameKind::proof}.blob(nonce).finish());
   result.push_back(
-      FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").number(3).text("c").finish());
+      FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").number(3).text("c").blob({}).finish());
   result.push_back(transport::detail::refusal(transport::detail::Refusal::failure, 1, "a sentence"));
   result.push_back(FrameWriter{FrameKind::heartbeat}.finish());
   result.push_back(FrameWriter{FrameKind::gather}.number(3).text("step 2").text("exchange").blob(nonce).finish());

@@ -34,7 +34,7 @@ std::string with_process_0(const std::vector<Bytes>& frames, const std::function
     ::poll(&event, 1, 10000);
     Link link{FileDescriptor{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}};
     await_frame(link, FrameKind::hello);
-    send_frame(link, FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").finish());
+    send_frame(link, FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").blob({}).finish());
     await_frame(link, FrameKind::gather);
     for (const auto& frame : frames) send_frame(link, frame);
     await_frame(link, FrameKind::abort);  // until the other one has had enough

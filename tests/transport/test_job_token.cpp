@@ -234,7 +234,7 @@ TEST_CASE("a newcomer does not believe a process 0 that proves nothing, and the 
       FrameWriter frame{FrameKind::welcome};
       frame.number(1);
       for (int r = 0; r < 2; ++r) frame.number(1).text("x");
-      send_frame(link, frame.finish());
+      send_frame(link, frame.blob({}).finish());
       await_frame(link, FrameKind::farewell);
     });
     CHECK_THAT(result, Contains("it wants to begin without having proven the job token"));

@@ -67,7 +67,7 @@ class ElasticEngine final : public Engine {
   explicit ElasticEngine(Deployment deployment)
       : deployment_{std::move(deployment)},
         environment_{Host::environment(deployment_)},
-        elastic_{environment_, Host::job_options(deployment_), admission_to(deployment_)},
+        elastic_{environment_, Host::job_options(deployment_), admission_to(deployment_), deployment_.elastic_arbiter},
         job_{elastic_.job()} {
     environment_.listener.reset();
     const auto open = [this] {
@@ -286,11 +286,14 @@ class ElasticEngine final : public Engine {
   void join_what_is_left() {
     const bool lost = job_->aborted();
     const auto why = job_->failure();
+    const int before = job_->size();
     left_out_ = true;  // until it is a member of the next job
     job_ = elastic_.after(*job_);
     left_out_ = moved_ = newcomer_waits_ = false;
     newest_ = elastic_.newest();
-    if (lost && job_->rank() == 0)
+    if (lost && job_->rank() == 0 && job_->size() == before)
+      std::fprintf(stderr, "replicator: %s; but all %d processes have met again, and go on\n", why.c_str(), before);
+    else if (lost && job_->rank() == 0)
       std::fprintf(stderr, "replicator: %s; the %d process(es) that are left take over its replicas\n", why.c_str(), job_->size());
   }
   // The deployment of a process outside the job. Reports and topology are left out: the job has those files.

@@ -59,6 +59,7 @@ inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
           {"--recompute-bytes", std::to_string(deployment.recompute_bytes), {}},
           {"--trace, --plan and --skew", deployment.see.gathered(), {}},
           {"--elastic", deployment.elastic ? "given" : "not given", {}},
+          {"--elastic-arbiter", deployment.elastic_arbiter.empty() ? "not given" : "given", {}},
           {"--check-drift", std::to_string(deployment.see.check_drift), {}},
           {"--checkpoint, --every and --resume", deployment.checkpoint.gathered(), {}},
           {"the kind of devices", std::string{name_of(kind)}, {}},

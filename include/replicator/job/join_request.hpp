@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first message of a process that connects to process 0: job name, world size, rank, pid and host, nonce, life.
+// The first message of a process that connects to process 0: job name, world size, rank, pid and host, nonce, life, epochs.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@ struct JoinRequest {
   ProcessInfo info;
   Bytes nonce;             // empty where the process has no job token
   std::uint64_t life = 0;  // how often processes of this rank were admitted to the running job
+  Bytes epochs = {};       // in a regroup: what the process knows of them, see Epochs
   // Special value of `life`: the sender is the first process of a running job, and reports that the job runs.
   static constexpr std::uint64_t running_job = ~std::uint64_t{0};
 
@@ -35,7 +36,8 @@ struct JoinRequest {
         .number(static_cast<std::uint64_t>(info.pid))
         .text(info.host)
         .blob(nonce)
-        .number(life);
+        .number(life)
+        .blob(epochs);
   }
   // Throws CommunicationError where the fields are cut short.
   static JoinRequest read(FrameReader& fields) {
@@ -47,6 +49,7 @@ struct JoinRequest {
     result.info.host = printable(fields.text());
     result.nonce = fields.blob();
     result.life = fields.number();
+    result.epochs = fields.blob();
     return result;
   }
 };

@@ -25,6 +25,8 @@ struct Membership {
   std::uint64_t token = 0;
   std::vector<ProcessInfo> processes;
   std::vector<Link> links;
+  Bytes epochs = {};      // in a regroup: see Epochs
+  bool lower = false;     // in a regroup: a lower process can be reached again, and may receive this one; nothing else is set
   bool going_on = false;  // the job runs already, without this process; links: at most one, to the job's first process
 };
 

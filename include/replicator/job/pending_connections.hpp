@@ -80,7 +80,7 @@ class PendingConnections {
       if (newcomers_.size() >= most) hear();  // newcomers that have spoken already make room
       if (newcomers_.size() >= most) drop(newcomers_.front());
       std::erase_if(newcomers_, [](const PendingConnection& newcomer) { return !newcomer.link.open(); });
-      newcomers_.push_back({Link{std::move(socket), longest_hello}, RendezvousClock::now()});
+      newcomers_.push_back({Link{std::move(socket), longest_hello()}, RendezvousClock::now()});
     }
   }
   void hear() {
@@ -99,8 +99,10 @@ class PendingConnections {
  private:
   // Connections that say nothing must not use up descriptors, memory or places. Each is closed after options.dead_after.
   static constexpr std::size_t most = 128;
-  static constexpr std::uint64_t longest_hello = 65536;
   static constexpr std::size_t most_remembered = 4;
+
+  // Room for what a process knows of some epochs.
+  std::uint64_t longest_hello() const { return 65536 + 64 * static_cast<std::uint64_t>(environment_.world_size); }
 
   void hear(PendingConnection& newcomer) {
     const bool good = newcomer.link.pump_in();

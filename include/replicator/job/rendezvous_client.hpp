@@ -29,9 +29,11 @@ namespace replicator::detail::transport::detail {
 // 0 has proven that it has the token too. The only exception is the answer that the token is wrong.
 class RendezvousClient {
  public:
-  RendezvousClient(const ProcessEnvironment& environment, const JobOptions& options)
+  // `epochs`: in a regroup, what this process knows of them.
+  RendezvousClient(const ProcessEnvironment& environment, const JobOptions& options, Bytes epochs = {})
       : environment_{environment},
         options_{options},
+        epochs_{std::move(epochs)},
         addresses_{split_addresses(environment.master_address)},
         attempts_(addresses_.size()),
         report_{options.report_after} {
@@ -107,7 +109,8 @@ class RendezvousClient {
                 static_cast<std::uint64_t>(environment_.rank),
                 this_process(),
                 {},
-                environment_.life};
+                environment_.life,
+                epochs_};
     if (!environment_.job_token.empty()) {
       const auto nonce = cryptography().random();
       request_.nonce.assign(nonce.begin(), nonce.end());
@@ -206,6 +209,7 @@ class RendezvousClient {
       const auto pid = static_cast<std::int64_t>(fields.number());
       membership.processes.push_back({pid, printable(fields.text())});
     }
+    membership.epochs = fields.blob();
     link.raise_limit();
     membership.links.push_back(std::move(link));
     membership_ = std::move(membership);
@@ -244,6 +248,7 @@ class RendezvousClient {
 
   ProcessEnvironment environment_;
   JobOptions options_;
+  Bytes epochs_;
   std::vector<std::string> addresses_;
   std::vector<Attempt> attempts_;  // one per address
   std::vector<InterfaceAddress> from_;

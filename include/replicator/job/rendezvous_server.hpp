@@ -51,14 +51,22 @@ class RendezvousServer {
   Membership receive() {
     warn_if_open();
     const auto until = RendezvousClock::now() + options_.connect_deadline;
-    do {
+    for (;;) {
       const bool late = RendezvousClock::now() >= until;
       if (late && !survivors_) fail<CommunicationError>(Refusal::failure, missing_sentence(), first_missing());
       if (survivors_) survivors_->strike(here_, late);
+      if (complete(late)) break;
+      if (survivors_ && survivors_->found_lower()) {
+        membership_ = {};
+        membership_.lower = true;
+        return std::move(membership_);
+      }
       report_.look([this] { return waiting_sentence(); });
-      listen_for(until);
+      wait(until);
+      forget_lost();
+      hear();
       if (membership_.going_on) return std::move(membership_);
-    } while (!complete());
+    }
     if (survivors_) part_from_missing();
     return welcome();
   }
@@ -71,16 +79,19 @@ class RendezvousServer {
     return result;
   }
   std::size_t own() const { return static_cast<std::size_t>(environment_.rank); }
-  bool complete() const {
-    if (survivors_ && survivors_->told()) return true;
-    for (std::size_t r = 0; r < here_.size(); ++r)
-      if (!here_[r] && !(survivors_ && survivors_->gone(r))) return false;
-    return true;
+  bool undecided() const { return undecided_since_ != RendezvousClock::time_point{}; }
+  bool complete(bool late) {
+    if (!survivors_) return std::find(here_.begin(), here_.end(), false) == here_.end();
+    if (survivors_->told() || late) return true;
+    if (survivors_->awaits(here_)) return false;
+    if (survivors_->may_go_on(here_)) return true;
+    // This part may not go on yet. The others may come after all, or end; and at an arbiter a majority goes first.
+    const auto now = RendezvousClock::now();
+    if (!undecided()) undecided_since_ = now;
+    return now - undecided_since_ >= options_.dead_after;
   }
-  void listen_for(RendezvousClock::time_point until) {
-    wait(until);
+  void hear() {
     newcomers_.admit(environment_.listener->get());
-    forget_lost();
     newcomers_.hear();
   }
 
@@ -89,7 +100,7 @@ class RendezvousServer {
   void part_from_missing() {
     try {
       if (!survivors_->told()) survivors_->part_from_missing(here_);
-      listen_for(RendezvousClock::now());
+      hear();
       survivors_->settle(here_);
     } catch (const CommunicationError& error) {
       fail<CommunicationError>(Refusal::failure, error.what(), error.culprit());
@@ -133,7 +144,7 @@ class RendezvousServer {
     const auto rank = newcomer.request.rank;
     auto& info = newcomer.request.info;
     const auto number = static_cast<int>(rank);
-    if (survivors_ && rank < here_.size() && (survivors_->gone(rank) || survivors_->life(rank) != newcomer.request.life))
+    if (survivors_ && rank < here_.size() && (survivors_->parted(rank) || (survivors_->gone(rank) && !undecided()) || survivors_->life(rank) != newcomer.request.life))
       return dismiss(newcomer.link, Refusal::failure, number, left_out_sentence(number, info));
     if (!survivors_ && newcomer.request.life == JoinRequest::running_job) {
       membership_.going_on = true;
@@ -141,6 +152,7 @@ class RendezvousServer {
     }
     if (world == here_.size() && rank == own())
       return dismiss(newcomer.link, Refusal::contradiction, number, two_sentence(membership_.processes[rank], newcomer.request));
+    if (survivors_ && rank < here_.size()) survivors_->learn(newcomer.request.epochs);
     membership_.links.push_back(std::move(newcomer.link));  // so that fail() tells this one too
     if (world != here_.size() || rank >= world)
       fail<BuildError>(Refusal::contradiction,
@@ -217,6 +229,7 @@ class RendezvousServer {
     FrameWriter frame{FrameKind::welcome};
     frame.number(membership_.token);
     for (const auto& info : membership_.processes) frame.number(static_cast<std::uint64_t>(info.pid)).text(info.host);
+    frame.blob(survivors_ ? survivors_->knowledge() : Bytes{});
     for (auto& link : membership_.links) {
       link.raise_limit();
       link.push(frame.finish());
@@ -229,6 +242,7 @@ class RendezvousServer {
   JobOptions options_;
   Survivors* survivors_;  // null where the job meets for the first time
   std::vector<bool> here_;
+  RendezvousClock::time_point undecided_since_{};  // zero while processes are expected
   Membership membership_;
   PendingConnections newcomers_;
   WaitReport report_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The survivors of a job that has lost processes, and the rule that keeps two parts of a job from both continuing.
+// The survivors of a job that has lost processes: who is here, who is dead, and whether this part of the job goes on.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -12,7 +12,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <replicator/core/error.hpp>
+#include <replicator/job/epochs.hpp>
 #include <replicator/job/membership.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/tcp.hpp>
@@ -29,28 +31,42 @@ struct RegroupAddress {
   std::uint16_t port = 0;
 };
 
+inline constexpr const char* take_in_sentence = "Start it again with the same command and RANK, and they take it in";
 inline std::string left_out_sentence(int rank, const ProcessInfo& info) {
-  return describe_process(rank, info) + " was stopped or cut off for too long: the others go on without it";
+  return describe_process(rank, info) + " was stopped or cut off for too long: the others go on without it. " + take_in_sentence;
 }
 
-// Processes keep their numbers of the first rendezvous. **Two parts of a job must never both continue.** So the process
-// that gathers one part first tells all missing processes that they are left out. Only then does it look whether it has
-// been told the same. Of two parts, at least one is told.
+// An entry at the arbiter: the membership of one epoch, and the process that entered it.
+struct Claim {
+  Epoch epoch;
+  std::string by;
+  bool operator==(const Claim&) const = default;
+};
+// Enters a claim unless its epoch number is taken. Returns the claim that holds the number. Throws CommunicationError where
+// the arbiter cannot be asked.
+using Arbiter = std::function<Claim(const Claim& wanted)>;
+
+// Processes keep their numbers of the first rendezvous. **Two parts of a job must never both go on.** So the process that
+// gathers one part decides by the rule of Epochs, or asks the arbiter, if there is one. A missing process is out where
 //
-// Where the missing processes cannot be told, the larger part continues. Of two equal parts, the one with the lowest number
-// does.
+// - its host answers that nobody listens at its regroup address: it is dead;
+// - it is on this machine, and has been told that it is left out. No link can be cut there, and it reads its messages
+//   before it decides. Of two such parts, at least one is told: each tells first, and then looks.
+//
+// Other hosts are told too, so that their processes end soon. Nothing depends on whether they read it: an acknowledgement
+// of TCP says that the other kernel has the bytes, not that the process has read them.
 class Survivors {
  public:
   // `secret`: known only to the processes of this job.
   Survivors(int self, std::uint64_t secret, std::vector<RegroupAddress> regroup_addresses)
-      : self_{self}, secret_{secret}, regroup_addresses_{std::move(regroup_addresses)}, gone_(regroup_addresses_.size()), parted_(regroup_addresses_.size()), lives_(regroup_addresses_.size()) {}
+      : self_{self}, secret_{secret}, regroup_addresses_{std::move(regroup_addresses)}, gone_(regroup_addresses_.size()), parted_(regroup_addresses_.size()), dead_(regroup_addresses_.size()), lives_(regroup_addresses_.size()), epochs_{regroup_addresses_.size()} {}
 
   // Writes the table for a process that comes back. The table must list it already (see admit).
   FrameWriter& write(FrameWriter& frame) const {
     frame.number(secret_).number(regroup_addresses_.size());
     for (std::size_t r = 0; r < regroup_addresses_.size(); ++r)
       frame.text(regroup_addresses_[r].address).number(regroup_addresses_[r].port).number(lives_[r]).number(gone_[r] ? 1 : 0);
-    return frame;
+    return epochs_.write(frame);
   }
   // Throws CommunicationError where the fields are cut short, or the number of processes differs.
   static Survivors read(int self, std::size_t processes, FrameReader& fields) {
@@ -62,6 +78,7 @@ class Survivors {
       result.lives_[r] = fields.number();
       result.gone_[r] = result.parted_[r] = fields.number() != 0;
     }
+    result.epochs_ = Epochs::read(processes, fields);
     result.met_ = false;
     return result;
   }
@@ -70,41 +87,76 @@ class Survivors {
     const auto r = static_cast<std::size_t>(process);
     regroup_addresses_.at(r) = std::move(regroup_address);
     lives_[r] = life;
-    gone_[r] = parted_[r] = false;
+    gone_[r] = parted_[r] = dead_[r] = false;
   }
   // The incarnation of the process that the job knows: how often its number was admitted to the running job.
   std::uint64_t life(std::size_t process) const { return lives_[process]; }
 
   const RegroupAddress& regroup_address(int process) const { return regroup_addresses_[static_cast<std::size_t>(process)]; }
   bool gone(std::size_t process) const { return gone_[process]; }
+  // Whether the job has gone on without the process.
+  bool parted(std::size_t process) const { return parted_[process]; }
   void lose(int process) { gone_.at(static_cast<std::size_t>(process)) = true; }
 
-  // Marks absent processes as gone: those at an address where nobody listens; with `late`, all of them.
+  std::uint64_t secret() const { return secret_; }
+  const Epochs& epochs() const { return epochs_; }
+  // What this process knows of the epochs, for the others; and what another one knows. learn() throws CommunicationError for
+  // bytes that knowledge() has not made.
+  Bytes knowledge() const {
+    FrameWriter frame{FrameKind::hello};
+    const auto fields = epochs_.write(frame).fields();
+    return {fields.begin(), fields.end()};
+  }
+  void learn(const Bytes& knowledge) {
+    FrameReader fields{knowledge};
+    epochs_.learn(Epochs::read(lives_.size(), fields));
+  }
+  // All members of the latest epoch have entered it.
+  void confirm() { epochs_.confirm(); }
+  // All decisions go through the arbiter from now on.
+  void ask(Arbiter arbiter) { arbiter_ = std::move(arbiter); }
+
+  // Marks absent processes as gone: those at an address where nobody listens; with `late`, all of them. Where this part may
+  // not go on, it also looks for those that are gone: they may be dead by now, or be found again.
   void strike(const std::vector<bool>& here, bool late) {
     const auto now = RendezvousClock::now();
     const bool look = now >= next_look_;
     if (look) next_look_ = now + std::chrono::milliseconds{200};
+    const bool decided = awaits(here) || may_go_on(here);
     for (std::size_t r = 0; r < here.size(); ++r) {
-      if (here[r] || gone_[r]) continue;
-      if (late || (look && probe(r) == ECONNREFUSED)) gone_[r] = true;
+      if (here[r] || parted_[r] || dead_[r] || (gone_[r] && decided)) continue;
+      const int number = look ? probe(r) : ETIMEDOUT;
+      if (number == ECONNREFUSED) dead_[r] = true;
+      if (number == 0 && gone_[r] && static_cast<int>(r) < self_) found_ = true, gone_[r] = false;
+      if (late || dead_[r]) gone_[r] = true;
     }
   }
+  // Whether a lower process that was thought to be gone can be reached again; once.
+  bool found_lower() { return std::exchange(found_, false); }
+  // Whether processes that are not known to be gone are absent.
+  bool awaits(const std::vector<bool>& here) const {
+    for (std::size_t r = 0; r < here.size(); ++r)
+      if (!here[r] && !gone_[r]) return true;
+    return false;
+  }
+  // Whether those who are here need no arbiter, and no further proof that others are dead.
+  bool may_go_on(const std::vector<bool>& here) const {
+    return epochs_.may_go_on(part_of(here), [this](std::size_t r) { return outside(r, !arbiter_); });
+  }
 
-  // Tells the absent processes that they are left out. Throws CommunicationError where this part of the job must not
-  // continue.
+  // Those who are here form the next epoch, and the absent processes are told that they are left out. Throws
+  // CommunicationError where this part of the job must not go on.
   void part_from_missing(const std::vector<bool>& here) {
     if (!met_ && std::count(here.begin(), here.end(), true) == 1)
       throw CommunicationError{"none of the processes of the job came to meet process " + std::to_string(self_) + ", which they had taken in", self_};
-    std::vector<std::size_t> reached, cut_off;
-    for (std::size_t r = 0; r < here.size(); ++r) {
-      if (here[r]) reached.push_back(r);
-      else if (!parted_[r] && !tell(r)) cut_off.push_back(r);
-    }
-    if (cut_off.size() < reached.size() || (cut_off.size() == reached.size() && reached[0] < cut_off[0])) return;
-    throw CommunicationError{std::to_string(cut_off.size()) + " processes of this job, process " + std::to_string(cut_off[0]) +
-                                 " among them, cannot be reached from this part of it, which has " + std::to_string(reached.size()) +
-                                 ": they may go on without it, so it ends",
-                             self_};
+    if (arbiter_) claim(here);
+    else if (!may_go_on(here)) throw CommunicationError{minority_sentence(here), self_};
+    std::vector<bool> told(here.size());
+    for (std::size_t r = 0; r < here.size(); ++r)
+      if (!here[r] && !parted_[r] && !dead_[r]) told[r] = tell(r);
+    if (arbiter_) return;
+    if (!epochs_.may_go_on(part_of(here), [&](std::size_t r) { return outside(r, told[r]); })) throw CommunicationError{minority_sentence(here), self_};
+    epochs_.propose(part_of(here));
   }
   // The job continues with those who are here. Later messages from the others do not count. Throws CommunicationError where
   // another part of the job has said that this process is left out.
@@ -113,11 +165,12 @@ class Survivors {
     for (std::size_t r = 0; r < here.size(); ++r) gone_[r] = parted_[r] = !here[r];
     met_ = true;
   }
-  // Another process says that this one is left out. That counts if the sender belongs to another part of the job, or was
-  // admitted there since. It does not count from an earlier life of a process of this part.
+  // Another process says that this one is left out of an epoch. That counts if the epoch is new, and if the sender belongs
+  // to another part of the job, or was admitted there since. It does not count from an earlier life of a process of this
+  // part.
   void hear(FrameReader fields) {
-    const auto secret = fields.number(), from = fields.number(), life = fields.number();
-    if (secret != secret_ || from >= parted_.size() || life < lives_[from]) return;
+    const auto secret = fields.number(), from = fields.number(), life = fields.number(), epoch = fields.number();
+    if (secret != secret_ || from >= parted_.size() || life < lives_[from] || epoch <= epochs_.confirmed().number) return;
     told_ |= life > lives_[from] || !parted_[from];
   }
   bool told() const { return told_; }
@@ -135,21 +188,73 @@ class Survivors {
     socket = FileDescriptor{::socket(address->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
     return socket ? finish_connecting(socket.get(), *address, std::chrono::milliseconds{500}) : errno;
   }
-  // Returns false where the process may live, but its host does not confirm that the message has arrived.
-  bool tell(std::size_t process) const {
+  // Tells a process that it is left out of the next epoch. Returns true once the message is in its queue, or it is dead.
+  bool tell(std::size_t process) {
     FileDescriptor socket;
     const int number = reach(process, socket);
-    if (number != 0) return number == ECONNREFUSED;
+    dead_[process] = number == ECONNREFUSED;
+    if (number != 0) return dead_[process];
     const auto own = static_cast<std::size_t>(self_);
-    const auto frame =
-        FrameWriter{FrameKind::left_out}.number(secret_).number(own).number(lives_[own]).finish();
+    const auto epoch = epochs_.latest() + (arbiter_ ? 0 : 1);
+    const auto frame = FrameWriter{FrameKind::left_out}.number(secret_).number(own).number(lives_[own]).number(epoch).finish();
     if (::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(frame.size())) return false;
-    for (int tenths = 0; tenths < 10; ++tenths) {
+    for (int tenths = 0; tenths < 10 && on_this_machine(process); ++tenths) {
       int unconfirmed = 0;
       if (::ioctl(socket.get(), SIOCOUTQ, &unconfirmed) == 0 && unconfirmed == 0) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds{100});
     }
     return false;
+  }
+  Outside outside(std::size_t process, bool told) const {
+    if (on_this_machine(process)) return dead_[process] || told ? Outside::gone_here : Outside::unknown;
+    return dead_[process] ? Outside::gone : Outside::unknown;
+  }
+  bool on_this_machine(std::size_t process) const {
+    return regroup_addresses_[process].address == regroup_addresses_[static_cast<std::size_t>(self_)].address;
+  }
+
+  Epoch part_of(const std::vector<bool>& here) const {
+    Epoch result{0, lives_};
+    for (std::size_t r = 0; r < here.size(); ++r)
+      if (!here[r]) result.lives[r] = Epoch::absent;
+    return result;
+  }
+  // Takes the next epoch at the arbiter. An epoch that was taken before, with all who are here in it, is theirs too: they
+  // lost somebody on the way into it.
+  void claim(const std::vector<bool>& here) {
+    for (;;) {
+      Claim wanted{part_of(here), describe_process(self_, this_process())};
+      wanted.epoch.number = epochs_.latest() + 1;
+      const auto held = arbiter_(wanted);
+      const auto count = static_cast<std::size_t>(std::count(here.begin(), here.end(), true));
+      if (held.epoch.number != wanted.epoch.number || held.epoch.lives.size() != here.size() || held.epoch.of(wanted.epoch) != count)
+        throw CommunicationError{describe_process(self_, this_process()) + " ends: " + held.by + " has taken epoch " + std::to_string(wanted.epoch.number) +
+                                     " of this job for " + names_of(held.epoch, true) +
+                                     ". Start the processes that are left out again with the same command and RANK, and they are taken in",
+                                 self_};
+      epochs_.confirm(held.epoch);
+      if (held == wanted) return;
+    }
+  }
+
+  // "processes 0, 2"; of the members, or of the other processes.
+  static std::string names_of(const Epoch& epoch, bool members) {
+    std::string result;
+    for (std::size_t r = 0; r < epoch.lives.size(); ++r)
+      if (epoch.has(r) == members) result += (result.empty() ? "" : ", ") + std::to_string(r);
+    return (result.find(',') == std::string::npos ? "process " : "processes ") + result;
+  }
+  std::string minority_sentence(const std::vector<bool>& here) const {
+    const auto part = part_of(here);
+    const auto& last = epochs_.confirmed();
+    auto missing = last;
+    for (std::size_t r = 0; r < here.size(); ++r)
+      if (here[r] || dead_[r]) missing.lives[r] = Epoch::absent;
+    const auto others = missing.size() > 0 ? names_of(missing, true) + " may go on without it" : "the others, which are dead, may have gone on before";
+    return describe_process(self_, this_process()) + " ends: this part of the job has " + std::to_string(last.of(part)) + " of the " +
+           std::to_string(last.size()) + " members of epoch " + std::to_string(last.number) + ", which is no majority, and " + others +
+           ". Start it again with the same command and RANK: a part that went on takes it in. If no part went on, start all "
+           "processes again with --resume. With --elastic-arbiter also half of a job can go on";
   }
 
   int self_;
@@ -157,9 +262,12 @@ class Survivors {
   std::vector<RegroupAddress> regroup_addresses_;
   std::vector<bool> gone_;    // as far as this process knows
   std::vector<bool> parted_;  // the job has continued without them
+  std::vector<bool> dead_;    // nobody listens at their regroup addresses
   std::vector<std::uint64_t> lives_;
+  Epochs epochs_;
+  Arbiter arbiter_;  // empty: there is none
   bool met_ = true;  // false: this process is about to meet the others for the first time
-  bool told_ = false;
+  bool told_ = false, found_ = false;
   RendezvousClock::time_point next_look_{};
 };
 

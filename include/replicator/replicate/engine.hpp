@@ -78,6 +78,8 @@ bool register_engine(EngineKind kind) {
 // The engine that the deployment asks for. A replay is one process, so it never needs the elastic engine.
 inline EngineKind engine_kind(const Deployment& deployment) {
   if (deployment.regime == Regime::asynchronous) return EngineKind::asynchronous;
+  if (!deployment.elastic && !deployment.elastic_arbiter.empty())
+    throw BuildError{"--elastic-arbiter is \"" + deployment.elastic_arbiter + "\", but this job is not elastic: give --elastic too, or leave it out"};
   return deployment.elastic && deployment.see.replay.empty() ? EngineKind::elastic : EngineKind::synchronous;
 }
 

@@ -42,15 +42,15 @@ class AdmissionClient {
     link_.close();
   }
   // Waits until the job reaches a step at which this process can go on, and receives its state. Afterwards all processes
-  // are about to meet.
-  Regroup enter(const Bytes& wish, Bytes& state) {
+  // are about to meet. `arbiter`: see Regroup.
+  Regroup enter(const Bytes& wish, Bytes& state, const std::string& arbiter = {}) {
     began_ = RendezvousClock::now();
     report_ = WaitReport{options_.report_after};
     for (;; look_at_clock()) {
       state.clear();
       environment_.listener = Regroup::open_regroup_listener(environment_);
       if (answered(true, wish))
-        if (auto survivors = taken_in(state)) return {environment_, options_, FrameReader{*survivors}};
+        if (auto survivors = taken_in(state)) return {environment_, options_, FrameReader{*survivors}, arbiter};
       given_ = false;
       environment_.listener.reset();  // a peer that waits for this process there then fails quickly
       link_.close();

@@ -43,9 +43,10 @@ namespace replicator::detail::transport {
 //                       hand_over: an offer   ->   all: decide (an exchange spreads the offer), leave the job, after
 class ElasticJob {
  public:
-  // Meets the other processes, as Job does. `admission`: the conditions for processes that come back.
-  ElasticJob(const ProcessEnvironment& environment, const JobOptions& options, Admission admission = {})
-      : environment_{environment}, options_{options}, admission_{std::move(admission)} {
+  // Meets the other processes, as Job does. `admission`: the conditions for processes that come back. `arbiter`: a folder that
+  // all hosts share, see FolderArbiter; empty: none.
+  ElasticJob(const ProcessEnvironment& environment, const JobOptions& options, Admission admission = {}, std::string arbiter = {})
+      : environment_{environment}, options_{options}, admission_{std::move(admission)}, arbiter_{std::move(arbiter)} {
     if (environment.world_size == 1) {
       job_ = std::make_shared<Job>(environment, options);
       return;
@@ -59,7 +60,7 @@ class ElasticJob {
       return;
     }
     job_ = std::make_shared<Job>(std::move(membership), environment.rank, environment.interface, options);
-    regroup_.emplace(*job_, environment, options);
+    regroup_.emplace(*job_, environment, options, arbiter_);
     start();
   }
   ElasticJob(const ElasticJob&) = delete;
@@ -95,7 +96,7 @@ class ElasticJob {
   // there. Throws as AdmissionClient does.
   detail::Bytes enter(const detail::Bytes& wish) {
     detail::Bytes state;
-    regroup_.emplace(applicant_->enter(wish, state));
+    regroup_.emplace(applicant_->enter(wish, state, arbiter_));
     job_ = met(regroup_->again());
     newcomer_ = environment_.rank;
     newest_ = regroup_->rank();
@@ -261,16 +262,24 @@ class ElasticJob {
   detail::Membership without_lost(const Job& job) {
     const int culprit = job.culprit();
     if (culprit < 0) job.check();
-    if (culprit == job.rank()) throw CommunicationError{job.failure() + "; the others go on without it", culprit};
+    if (culprit == job.rank()) throw CommunicationError{job.failure() + "; the others go on without it. " + detail::take_in_sentence, culprit};
     return regroup_->without(culprit);
   }
-  std::shared_ptr<Job> met(detail::Membership membership) const {
-    return std::make_shared<Job>(std::move(membership), regroup_->rank(), environment_.interface, options_);
+  // The next loss is decided by the majority of this job, once all of it are known to have entered it.
+  std::shared_ptr<Job> met(detail::Membership membership) {
+    auto job = std::make_shared<Job>(std::move(membership), regroup_->rank(), environment_.interface, options_);
+    try {
+      job->barrier("epoch " + std::to_string(regroup_->survivors().epochs().latest()));
+      regroup_->confirm();
+    } catch (const CommunicationError&) {  // the job is aborted, and another one follows
+    }
+    return job;
   }
 
   ProcessEnvironment environment_;
   JobOptions options_;
   Admission admission_;
+  std::string arbiter_;
   std::optional<detail::AdmissionClient> applicant_;  // while this process is outside
   std::optional<detail::Regroup> regroup_;
   mutable std::mutex mutex_;

@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <replicator/core/error.hpp>
+#include <replicator/job/elastic/folder_arbiter.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/job/membership.hpp>
 #include <replicator/job/rendezvous.hpp>
@@ -30,17 +32,23 @@ namespace replicator::detail::transport::detail {
 //   0 x   1 <-- 2,3      process 0 is dead: nobody listens there. 2 and 3 connect to 1, which waits until it has heard of all
 class Regroup {
  public:
-  // Collective over the processes of the job, which has just met. Throws CommunicationError.
-  Regroup(Job& job, const ProcessEnvironment& environment, const JobOptions& options)
+  // Collective over the processes of the job, which has just met. `arbiter`: a folder, see FolderArbiter; empty: none. Throws
+  // CommunicationError, and BuildError where not all processes share the folder.
+  Regroup(Job& job, const ProcessEnvironment& environment, const JobOptions& options, const std::string& arbiter = {})
       : environment_{environment}, options_{options}, survivors_{open(job)} {
+    if (!arbiter.empty()) share(arbiter, job);
     for (int process = 0; process < job.size(); ++process) members_.push_back(process);
   }
   // For a process that comes back. Its environment has its regroup address as listener; `fields` come from another
-  // process's write(). Throws CommunicationError where they cannot be read.
-  Regroup(const ProcessEnvironment& environment, const JobOptions& options, FrameReader fields)
-      : environment_{environment}, options_{patient(options)}, survivors_{read(fields)} {}
+  // process's write(). Throws as above.
+  Regroup(const ProcessEnvironment& environment, const JobOptions& options, FrameReader fields, const std::string& arbiter = {})
+      : environment_{environment}, options_{patient(options)}, survivors_{read(fields)} {
+    if (!arbiter.empty()) ask(FolderArbiter{arbiter, survivors_.secret()});
+  }
 
   const Survivors& survivors() const { return survivors_; }
+  // All processes of the current job have met in it.
+  void confirm() { survivors_.confirm(); }
   // A listener at a free port: the regroup address of this process.
   static std::shared_ptr<FileDescriptor> open_regroup_listener(const ProcessEnvironment& environment) {
     return std::make_shared<FileDescriptor>(listen_on(0, listening_address(environment.interface, environment.master_address)));
@@ -104,6 +112,20 @@ class Regroup {
     return {environment_.rank, job.token(), std::move(regroup_addresses)};
   }
 
+  // Process 0 takes epoch 0, and the others look whether they see that.
+  void share(const std::string& folder, Job& job) {
+    const FolderArbiter arbiter{folder, survivors_.secret()};
+    if (job.rank() == 0) arbiter({survivors_.epochs().confirmed(), job.describe(0)});
+    job.barrier("the folder of --elastic-arbiter");
+    ask(arbiter);
+  }
+  void ask(const FolderArbiter& arbiter) {
+    if (!arbiter.read(survivors_.epochs().confirmed().number))
+      throw BuildError{"process " + std::to_string(environment_.rank) + " does not find this job in the folder --elastic-arbiter " + arbiter.folder() +
+                       ": give all processes one folder that all hosts share"};
+    survivors_.ask(arbiter);
+  }
+
   // A loopback address means nothing to other machines. A process that is unreachable there would be taken for dead.
   static void require_reachable(const std::vector<RegroupAddress>& regroup_addresses) {
     const auto loopback = [](const RegroupAddress& regroup_address) { return loopback_address(regroup_address.address).has_value(); };
@@ -115,21 +137,32 @@ class Regroup {
   }
 
   Membership meet() {
+    const auto until = RendezvousClock::now() + regroup_limit;
+    for (;;) {
+      if (auto membership = meet_lower()) return std::move(*membership);
+      auto options = options_;
+      options.connect_deadline = std::chrono::milliseconds{remaining_ms(until, static_cast<int>(regroup_limit.count()))};
+      if (auto membership = RendezvousServer{environment_, options, &survivors_}.receive(); !membership.lower) return membership;
+    }
+  }
+  // Meets the others at a lower process. Returns nothing where no lower process receives this one.
+  std::optional<Membership> meet_lower() {
     for (int process = 0; process < environment_.rank; ++process) {
       if (survivors_.gone(static_cast<std::size_t>(process))) continue;
       auto there = environment_;
       there.master_address = survivors_.regroup_address(process).address;
       there.master_port = survivors_.regroup_address(process).port;
       there.listener.reset();
-      if (auto membership = RendezvousClient{there, options_}.try_connect(); membership && !membership->going_on) {
+      if (auto membership = RendezvousClient{there, options_, survivors_.knowledge()}.try_connect(); membership && !membership->going_on) {
         std::vector<bool> here;
         for (const auto& one : membership->processes) here.push_back(one.pid != 0);
         survivors_.settle(here);
-        return std::move(*membership);
+        survivors_.learn(membership->epochs);
+        return membership;
       }
       survivors_.lose(process);
     }
-    return RendezvousServer{environment_, options_, &survivors_}.receive();
+    return {};
   }
 
   // Drops the absent processes, so that positions become ranks.

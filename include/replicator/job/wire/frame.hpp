@@ -17,10 +17,10 @@ using Bytes = std::vector<std::byte>;
 
 // The kinds of frames, with their fields.
 enum class FrameKind : std::uint32_t {
-  hello = 1,  // job name, world size, rank, pid, host, nonce (with a job token), life
+  hello = 1,  // job name, world size, rank, pid, host, nonce (with a job token), life, epochs
   challenge,  // process 0's nonce
   proof,      // of the newcomer, then of process 0
-  welcome,    // token, then pid and host of every process
+  welcome,    // token, then pid and host of every process, epochs
   refuse,     // kind, culprit, sentence
   heartbeat,  // nothing
   gather,     // the calls of the process (count, last one), what, blob
@@ -29,7 +29,7 @@ enum class FrameKind : std::uint32_t {
   abort,      // culprit, sentence
   bye,        // the calls of the process, which is done
   farewell,   // nothing: all processes are done
-  left_out,   // token, rank and life of the sender: its job continues without the receiver
+  left_out,   // token, rank and life of the sender, epoch: its job enters that epoch without the receiver
   going_on,   // nothing: the job is running; its first process says so to a restarted one
   apply,      // to that first process: identity, whether it is ready, its port, the step it waits for
   state,      // of the program: total bytes, the next piece
