@@ -44,7 +44,7 @@ struct Deployment {
   std::chrono::milliseconds late{10000};       // a wait that takes longer is reported on stderr, with the missing ranks; 0: never
   std::string job_token_file = {};             // file with the secret that the processes prove to each other; empty: REPLICATOR_JOB_TOKEN, if set
   std::string interface = {};                  // the only network interface to use, by name or address; empty: REPLICATOR_INTERFACE, if set
-  bool elastic = false;                        // a job of several processes continues when it loses some: docs/failures.md
+  bool elastic = false;                        // a job of several processes continues when it loses some: docs/elastic.md
   std::string elastic_arbiter = {};            // a folder that all hosts share, in which half of an elastic job may take the next epoch; empty: none
   int input_threads = 0;                       // threads that decode input; 0: as many as usable_cores
   SeeOptions see = {};                         // traces, reports and files about the steps
