@@ -143,7 +143,7 @@ TEST_CASE("of several processes one writes for TensorBoard, and all have the bit
   for (const auto& result : results) CHECK(test::line_of(result.text, "digest: ") == alone);
   for (const char* run : {"one", "two"}) {
     const std::filesystem::directory_iterator files{folder.path() + "/" + run};
-    CHECK(std::count_if(begin(files), end(files), [](const auto& file) { return file.path().extension() == ".safetensors"; }) == 1);
+    CHECK(std::distance(begin(files), end(files)) == 1);
   }
 }
 

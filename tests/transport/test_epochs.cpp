@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../input/temporary_folder.hpp"
+#include "../support/cases.hpp"
 #include "../support/programs.hpp"
 
 namespace test_epochs {
@@ -150,7 +151,7 @@ TEST_CASE("whatever links are cut and heal, and whoever dies while the others me
     std::size_t processes;
     int meetings, deaths;
   };
-  for (const auto& [processes, meetings, deaths] : std::vector<Size>{{2, 4, 2}, {3, 3, 2}, {4, 3, 0}, {4, 2, 2}, {5, 3, 0}}) {
+  for (const auto& [processes, meetings, deaths] : test::cases<Size>({{2, 4, 2}, {3, 3, 2}, {4, 3, 0}, {4, 2, 2}, {5, 3, 0}}, {{2, 4, 2}, {3, 3, 2}, {4, 2, 1}})) {
     Search search;
     search.look(World{processes}, meetings, deaths);
     INFO(processes << " processes, " << search.worlds << " worlds");

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -79,6 +80,21 @@ inline bool winograd_pays(const ConvolutionShapes& s) {
   return possible && std::min(s.w[0], s.w[1]) >= least_channels && s.y[0] * tiles(2) * tiles(3) >= least_tiles;
 }
 
+// Whether a row or a column of the weights only ever meets the padding of the images. Its gradient is zero.
+inline bool some_weights_meet_padding_only(const ConvolutionShapes& s) {
+  const auto& o = s.options;
+  for (std::size_t axis = 0; axis < 2; ++axis)
+    for (std::int64_t k = 0; k < s.w[axis + 2]; ++k) {
+      bool met = false;
+      for (std::int64_t y = 0; y < s.y[axis + 2] && !met; ++y) {
+        const auto x = y * o.stride[axis] + k * o.dilation[axis] - o.padding.low[axis];
+        met = x >= 0 && x < s.x[axis + 2];
+      }
+      if (!met) return true;
+    }
+  return false;
+}
+
 // A convolution primitive with two inputs and one output, in the order of the operation.
 class ConvolutionPrimitive final : public Executable {
  public:
@@ -108,6 +124,9 @@ class ConvolutionPrimitive final : public Executable {
 
   // False where oneDNN chose a layout that no Layout can describe. Another kernel must then be taken.
   bool expressible() const { return expressible_; }
+  // For gradients of weights in bfloat16, where some weights meet padding only. The kernel for AMX of oneDNN 2.6.3 never writes
+  // their sums in its scratch memory, and returns what was there.
+  void clear_scratch() { clear_ = primitive_.scratch_bytes(); }
   void call_winograd() {
     kernel = roles_.winograd;
     arithmetic = 0.25;
@@ -122,6 +141,7 @@ class ConvolutionPrimitive final : public Executable {
     const Argument arguments[] = {{roles_.tensors[0].argument, &memory_[0], data[0]},
                                   {roles_.tensors[1].argument, &memory_[1], data[1]},
                                   {roles_.tensors[2].argument, &memory_[2], data[2]}};
+    if (clear_ > 0) std::memset(launch.scratch, 0, clear_);
     primitive_.run(arguments, launch.scratch);
     if (reorder_ && roles_.weights == 2) reorder(DNNL_ARG_TO, weights, DNNL_ARG_FROM, inner, launch.scratch);
   }
@@ -150,6 +170,7 @@ class ConvolutionPrimitive final : public Executable {
   Primitive reorder_;  // empty unless the weights are in groups
   MemoryDescription plain_;
   std::size_t inner_at_ = 0;
+  std::size_t clear_ = 0;  // bytes of scratch memory that must be zero
 };
 
 using DescribeConvolution = PrimitiveDescription (*)(const ConvolutionShapes&, dnnl_data_type_t, dnnl_alg_kind_t);
@@ -160,6 +181,7 @@ inline std::unique_ptr<ConvolutionPrimitive> make_by(dnnl_alg_kind_t algorithm, 
   auto described = describe(s, *data_type(dtype), algorithm);
   if (!described) return nullptr;
   auto made = std::make_unique<ConvolutionPrimitive>(std::move(described), roles, s.options.groups);
+  if (roles.weights == 2 && dtype == DType::bfloat16 && some_weights_meet_padding_only(s)) made->clear_scratch();
   return made->expressible() ? std::move(made) : nullptr;
 }
 
