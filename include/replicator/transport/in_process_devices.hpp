@@ -16,6 +16,7 @@
 
 #include <replicator/devices/device_support.hpp>
 #include <replicator/transport/check_peer_memory.hpp>
+#include <replicator/transport/device_part.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <replicator/transport/transport.hpp>
 
@@ -49,14 +50,8 @@ class InProcessDeviceGroup : public InProcessGroup {
  private:
   friend class InProcessDevices;
 
-  // One rank's part of an allocation.
-  struct Part {
+  struct Part : DevicePart {
     std::once_flag made;
-    std::byte* data = nullptr;
-    std::size_t bytes = 0;
-    void* queue = nullptr;
-    void* begun = nullptr;  // events
-    void* mark = nullptr;
   };
 
   struct Allocation {
@@ -110,7 +105,7 @@ class InProcessDeviceGroup : public InProcessGroup {
 };
 
 // The endpoint of one rank; used by one thread at a time.
-class InProcessDevices : public InProcess {
+class InProcessDevices : public InProcess, public DevicePartCalls<InProcessDevices> {
  public:
   static constexpr bool between_processes = false;
 
@@ -133,22 +128,11 @@ class InProcessDevices : public InProcess {
     return data;
   }
 
-  void* queue(Region region) { return part(region, rank()).queue; }
-  void begin_behind(Region region, void* queue) {
-    const auto& own = part(region, rank());
-    support().staging->record(queue, own.begun);
-    support().staging->wait(own.queue, own.begun);
-  }
-  bool begun(Region region) { return support().staging->happened(part(region, rank()).begun); }
-  void mark(Region region) {
-    const auto& own = part(region, rank());
-    support().staging->record(own.queue, own.mark);
-  }
-  void wait_for_mark(Region region, int peer) { support().staging->wait(queue(region), part(region, peer).mark); }
-  void precede(Region region, void* queue) { support().staging->wait(queue, part(region, rank()).mark); }
-  bool marked(Region region) { return support().staging->happened(part(region, rank()).mark); }
-
  private:
+  friend DevicePartCalls<InProcessDevices>;
+
+  const DevicePart& own_part(Region region) { return part(region, rank()); }
+  void* mark_of(Region region, int peer) { return part(region, peer).mark; }
   InProcessDeviceGroup::Part& part(Region region, int rank) { return group_->part(region.id, region.bytes, rank); }
 
   InProcessDeviceGroup* group_;

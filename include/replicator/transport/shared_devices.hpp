@@ -28,9 +28,11 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/devices/device_support.hpp>
 #include <replicator/job/job.hpp>
+#include <replicator/transport/device_part.hpp>
 #include <replicator/transport/shared_memory.hpp>
 #include <replicator/transport/transport.hpp>
 
@@ -82,18 +84,10 @@ class SharedDeviceGroup {
  private:
   friend class SharedDevices;
 
-  // The part of an allocation of a rank of this process.
-  struct Part {
-    std::byte* data = nullptr;
-    std::size_t bytes = 0;
-    void* queue = nullptr;
-    void* begun = nullptr;  // events
-    void* mark = nullptr;
-  };
   struct Allocation {
     explicit Allocation(std::size_t local_ranks) : parts(local_ranks) {}
     std::once_flag made;
-    std::vector<Part> parts;                 // by rank of this process
+    std::vector<DevicePart> parts;           // by rank of this process
     std::vector<detail::SharedCard*> cards;  // [rank]
     bool freed = false;
   };
@@ -137,7 +131,7 @@ class SharedDeviceGroup {
     });
     return found;
   }
-  void make(Part& part, int index, std::size_t bytes, detail::SharedCard& card) const {
+  void make(DevicePart& part, int index, std::size_t bytes, detail::SharedCard& card) const {
     const auto& sharing = *support_.sharing;
     part.bytes = bytes ? bytes : 1;
     if (!part.data) part.data = sharing.allocate(index, part.bytes, card.memory);
@@ -153,7 +147,7 @@ class SharedDeviceGroup {
   }
 
   // Waits until the queue has done its work. Gives the device up where it does not: work of a dead process is waited for in vain.
-  void settle(const Part& part) const {
+  void settle(const DevicePart& part) const {
     try {
       support_.staging->record(part.queue, part.begun);
       const auto begun = Clock::now();
@@ -167,7 +161,7 @@ class SharedDeviceGroup {
     }
   }
   // Ends the queue of a rank's part.
-  void end(Part& part, int index) const {
+  void end(DevicePart& part, int index) const {
     settle(part);
     support_.destroy_queue(index, std::exchange(part.queue, nullptr));
     support_.staging->destroy_event(index, std::exchange(part.begun, nullptr));
@@ -199,7 +193,7 @@ class SharedDeviceGroup {
 };
 
 // The endpoint of one rank of this process; used by one thread at a time. Several endpoints of a rank share their regions.
-class SharedDevices {
+class SharedDevices : public DevicePartCalls<SharedDevices> {
  public:
   static constexpr bool between_processes = true;
 
@@ -252,29 +246,15 @@ class SharedDevices {
     return opened(region, peer).data;
   }
 
-  void* queue(Region region) { return part(region.id).queue; }
-  void begin_behind(Region region, void* queue) {
-    const auto& own = part(region.id);
-    support().staging->record(queue, own.begun);
-    support().staging->wait(own.queue, own.begun);
-  }
-  bool begun(Region region) { return support().staging->happened(part(region.id).begun); }
-  void mark(Region region) {
-    const auto& own = part(region.id);
-    support().staging->record(own.queue, own.mark);
-  }
-  void wait_for_mark(Region region, int peer) {
-    support().staging->wait(queue(region), group_->is_local(peer) ? part(region.id, peer).mark : opened(region, peer).mark);
-  }
-  void precede(Region region, void* queue) { support().staging->wait(queue, part(region.id).mark); }
-  bool marked(Region region) { return support().staging->happened(part(region.id).mark); }
-
  private:
+  friend DevicePartCalls<SharedDevices>;
   using Opened = SharedDeviceGroup::Opened;
   static constexpr std::uint32_t cards_of_region = 64;  // a process maps each region, and only so many
 
-  SharedDeviceGroup::Part& part(std::uint32_t id) { return state_->mine[id].allocation->parts[place_]; }
-  SharedDeviceGroup::Part& part(std::uint32_t id, int local_rank) { return state_->mine[id].allocation->parts[group_->place_of(local_rank)]; }
+  const DevicePart& own_part(Region region) { return part(region.id); }
+  void* mark_of(Region region, int peer) { return group_->is_local(peer) ? part(region.id, peer).mark : opened(region, peer).mark; }
+  DevicePart& part(std::uint32_t id) { return state_->mine[id].allocation->parts[place_]; }
+  DevicePart& part(std::uint32_t id, int local_rank) { return state_->mine[id].allocation->parts[group_->place_of(local_rank)]; }
 
   std::vector<detail::SharedCard*> cards(std::uint32_t id) {
     if (id % cards_of_region == 0) state_->card_regions.push_back(host_->allocate(cards_of_region * sizeof(detail::SharedCard)));
@@ -288,9 +268,8 @@ class SharedDevices {
     auto& found = mine.opened[static_cast<std::size_t>(peer)];
     if (found.mark) return found;
     auto& card = *mine.allocation->cards[static_cast<std::size_t>(peer)];
-    const auto limit = group_->job_.options().exchange_deadline;
-    const auto until = limit.count() > 0 ? Clock::now() + limit : Clock::time_point::max();
-    if (!host_->wait([&] { return detail::is_set(card.offered); }, until))
+    const DeadlineWait wait{{.deadline = group_->job_.options().exchange_deadline}};
+    if (!host_->wait([&] { return detail::is_set(card.offered); }, wait.deadline()))
       throw CommunicationError{"rank " + std::to_string(rank()) + " waited until the deadline for " + group_->describe(peer) +
                                    " to allocate device memory for a collective. It is stopped or slow: look there, or allow more time with --deadline",
                                peer};
