@@ -188,21 +188,36 @@ class Survivors {
     socket = FileDescriptor{::socket(address->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
     return socket ? finish_connecting(socket.get(), *address, std::chrono::milliseconds{500}) : errno;
   }
-  // Tells a process that it is left out of the next epoch. Returns true once the message is in its queue, or it is dead.
+  // Tells a process that it is left out of the next epoch. Returns true once the message is in its queue, or it is dead. A process
+  // that is just ending breaks the connection, and a moment later nobody listens there: so this looks again, for a second.
   bool tell(std::size_t process) {
-    FileDescriptor socket;
-    const int number = reach(process, socket);
-    dead_[process] = number == ECONNREFUSED;
-    if (number != 0) return dead_[process];
     const auto own = static_cast<std::size_t>(self_);
     const auto epoch = epochs_.latest() + (arbiter_ ? 0 : 1);
     const auto frame = FrameWriter{FrameKind::left_out}.number(secret_).number(own).number(lives_[own]).number(epoch).finish();
-    if (::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(frame.size())) return false;
-    for (int tenths = 0; tenths < 10 && on_this_machine(process); ++tenths) {
-      int unconfirmed = 0;
+    const auto until = RendezvousClock::now() + std::chrono::seconds{1};
+    do {
+      FileDescriptor socket;
+      const int number = reach(process, socket);
+      dead_[process] = number == ECONNREFUSED;
+      if (dead_[process]) return true;
+      if (number != 0 && number != ECONNRESET) return false;
+      if (number == 0 && ::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(frame.size())) {
+        if (!on_this_machine(process)) return false;
+        if (is_taken(socket, until)) return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds{10});
+    } while (RendezvousClock::now() < until);
+    return false;
+  }
+  // Waits until the other kernel has all bytes of a connection. Returns false if it breaks, or at the deadline.
+  static bool is_taken(const FileDescriptor& socket, RendezvousClock::time_point until) {
+    do {
+      int unconfirmed = 0, error = 0;
+      socklen_t size = sizeof error;
       if (::ioctl(socket.get(), SIOCOUTQ, &unconfirmed) == 0 && unconfirmed == 0) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds{100});
-    }
+      if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds{10});
+    } while (RendezvousClock::now() < until);
     return false;
   }
   Outside outside(std::size_t process, bool told) const {
