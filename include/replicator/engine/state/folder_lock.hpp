@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -18,20 +19,18 @@
 #include <system_error>
 
 #include <replicator/io/file.hpp>
+#include <replicator/job/membership.hpp>
 
 namespace replicator::detail {
 
 // "process 4711 on node1: train --seed 7"
 inline std::string describe_this_process() {
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
+  const auto process = transport::detail::this_process();
   std::ifstream file{"/proc/self/cmdline"};
   std::string command{std::istreambuf_iterator<char>{file}, {}};
   while (!command.empty() && command.back() == '\0') command.pop_back();
-  for (auto& c : command)
-    if (static_cast<unsigned char>(c) < ' ') c = ' ';
-  if (command.size() > 300) command = command.substr(0, 300) + " ...";
-  return "process " + std::to_string(::getpid()) + " on " + host + ": " + command;
+  std::replace(command.begin(), command.end(), '\0', ' ');
+  return "process " + std::to_string(process.pid) + " on " + process.host + ": " + transport::detail::printable(command, 300) + (command.size() > 300 ? " ..." : "");
 }
 
 class FolderLock {
@@ -58,13 +57,12 @@ class FolderLock {
   const std::optional<std::string>& holder() const { return holder_; }
 
  private:
-  // Another program may have written the file: at most one line of printable characters.
+  // The first line. Another program may have written the file.
   std::string read_holder() const {
     char text[512];
-    const auto length = ::pread(file_.fd(), text, sizeof text, 0);
-    std::string result;
-    for (ssize_t i = 0; i < length && text[i] != '\n'; ++i) result += static_cast<unsigned char>(text[i]) < ' ' || text[i] == 127 ? '?' : text[i];
-    return result.empty() ? "a process that has not named itself" : result;
+    const auto length = std::max<ssize_t>(::pread(file_.fd(), text, sizeof text, 0), 0);
+    const std::string line(text, std::find(text, text + length, '\n'));
+    return line.empty() ? "a process that has not named itself" : transport::detail::printable(line, sizeof text);
   }
 
   std::string path_;
