@@ -100,13 +100,11 @@ struct TracedStep {
 };
 
 // Compares the first graph of each process with that of process 0. Throws the same BuildError on every process if they
-// ask for different collectives, variables or results. `graphs`: the different ones of this process. Returns the
+// ask for different collectives, variables or results. `graphs`: the different ones of this process, with their digests. Returns the
 // sentence for mirrored variables that would be given different values; empty if there are none.
-inline std::string compare_graphs(CollectiveTask& building, std::span<const Graph* const> graphs) {
-  std::set<Digest> digests;
-  for (const auto* graph : graphs) digests.insert(digest_of(*graph));
+inline std::string compare_graphs(CollectiveTask& building, std::span<const Graph* const> graphs, std::span<const Digest> digests) {
   Hasher hasher;
-  for (const auto& digest : digests) hasher.digest(digest);
+  for (const auto& digest : std::set<Digest>(digests.begin(), digests.end())) hasher.digest(digest);
   const Digest mine = hasher.result();
   const auto alike = building.exchange(std::as_bytes(std::span{&mine, 1}));
   if (graphs.size() == 1 && std::all_of(alike.begin(), alike.end(), [&](const auto& theirs) { return theirs == alike[0]; })) return {};

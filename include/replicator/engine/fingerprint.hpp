@@ -121,6 +121,13 @@ inline std::string text_of(const Initializer& initializer) {
 
 inline constexpr const char* same_step = "every process must build the same step, so let nothing in it depend on the process";
 
+// `k`: its number; `place`: where it is in the step; `where`: what and where the user asked.
+inline FingerprintField collective_field(std::size_t k, const TensorType& type, const Placeholder& what, const std::string& place, const std::string& where) {
+  AttributePrinter attributes;
+  what.describe(attributes);
+  return {"collective " + std::to_string(k), type.text() + " " + attributes.text() + place, where, same_step};
+}
+
 // The variables and results, on which all replicas agree: see check_agreement.
 inline void add_interface(Fingerprint& fields, const Graph& graph) {
   std::map<std::string, const VariableDeclaration*> variables;
@@ -141,10 +148,7 @@ inline void add_requests(Fingerprint& fields, const Graph& graph) {
   fields.push_back({"the number of collectives", std::to_string(nodes.size()), {}, detail::same_step});
   for (std::size_t k = 0; k < nodes.size(); ++k) {
     const auto& node = graph.node(nodes[k]);
-    AttributePrinter attributes;
-    node.get<Placeholder>()->describe(attributes);
-    fields.push_back({"collective " + std::to_string(k), graph.type(node.inputs[0]).text() + " " + attributes.text() + " device=" + std::to_string(node.device),
-                      describe_placeholder(node), detail::same_step});
+    fields.push_back(detail::collective_field(k, graph.type(node.inputs[0]), *node.get<Placeholder>(), " device=" + std::to_string(node.device), describe_placeholder(node)));
   }
   detail::add_interface(fields, graph);
 }
@@ -153,10 +157,8 @@ inline void add_requests(Fingerprint& fields, const Graph& graph) {
 inline void add_resolution(Fingerprint& fields, const Resolution& resolution) {
   for (std::size_t k = 0; k < resolution.collectives.size(); ++k) {
     const auto& collective = resolution.collectives[k];
-    AttributePrinter attributes;
-    collective.what.describe(attributes);
     const std::string place = " device=" + std::to_string(collective.device) + " segment=" + std::to_string(collective.segment);
-    fields.push_back({"collective " + std::to_string(k), collective.type.text() + " " + attributes.text() + place, collective.text, detail::same_step});
+    fields.push_back(detail::collective_field(k, collective.type, collective.what, place, collective.text));
   }
   const auto& first = resolution.classes[0];
   detail::add_interface(fields, first.graph);

@@ -88,7 +88,7 @@ class HostCompiler {
   // Options for a step of all processes, with the exchanges that resolution needs.
   ResolveOptions resolve_options() {
     auto options = local_resolve_options();
-    if (job_.size() > 1) options.compare_processes = [this](std::span<const Graph* const> graphs) { return compare_graphs(building_, graphs); };
+    if (job_.size() > 1) options.compare_processes = [this](std::span<const Graph* const> graphs, std::span<const Digest> digests) { return compare_graphs(building_, graphs, digests); };
     options.common_to_processes = [this](const std::set<Digest>& mine) { return common_to_processes(building_, mine); };
     options.devices = placement_.devices_per_team();
     options.order_of_processes = [this](const std::vector<std::uint32_t>& mine) { return order_of_first_process(building_, mine); };

@@ -42,9 +42,9 @@ struct GraphClass {
 
 struct ResolveOptions {
   std::int64_t bucket_bytes = 4 << 20;  // small all_reduces are merged up to this size
-  // For several processes: given the different graphs of this process, as traced. Throws BuildError if processes ask for
+  // For several processes: given the different graphs of this process, as traced, and their digests. Throws BuildError if processes ask for
   // different things. Returns how mirrored variables would be given different values, or an empty text.
-  std::function<std::string(std::span<const Graph* const>)> compare_processes = {};
+  std::function<std::string(std::span<const Graph* const>, std::span<const Digest>)> compare_processes = {};
   // For several processes: given the digests of this process, returns those that all processes have.
   std::function<std::set<Digest>(const std::set<Digest>&)> common_to_processes = {};
   int devices = 1;  // per replica; its logical devices share them

@@ -52,14 +52,15 @@ Resolution resolve(std::span<const Graph> traced, const ResolveOptions& options 
   check_agreement(traced);
   std::unordered_map<Digest, std::uint32_t, DigestHash> known;
   std::vector<const Graph*> graphs;  // by class
+  std::vector<Digest> digests;       // likewise
   for (const auto& graph : traced) {
     const auto [found, fresh] = known.try_emplace(digest_of(graph), static_cast<std::uint32_t>(result.classes.size()));
-    if (fresh) graphs.push_back(&graph);
+    if (fresh) graphs.push_back(&graph), digests.push_back(found->first);
     if (fresh) result.classes.push_back({optimised_alone(graph, options), {}, {}});
     if (fresh) result.classes.back().graph.share_devices(options.devices);
     result.class_of.push_back(found->second);
   }
-  const auto between_processes = options.compare_processes ? options.compare_processes(graphs) : std::string{};
+  const auto between_processes = options.compare_processes ? options.compare_processes(graphs, digests) : std::string{};
   find_uniform(result.classes, options, [&] { return options.compare_processes ? between_processes : difference_of_replicas(graphs); });
   const auto& first = result.classes[0];
   const auto segment = find_segments(result.classes, options);

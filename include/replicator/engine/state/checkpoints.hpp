@@ -132,10 +132,9 @@ class Checkpoints {
     if (options_.every > 0 && steps % options_.every == 0) due_.insert(ordinal);
   }
 
-  // Collective: every process calls it. Returns the file's name once it is on the disk; empty if no folder was given.
+  // Collective: every process calls it, and a folder was given. Returns the file's name once it is on the disk.
   // Throws DataError if the file cannot be written, and BuildError if a resumed run could not build the steps again.
   std::string save(const VariableStore& store) {
-    if (options_.folder.empty()) return {};
     require_steps_that_return();
     due_.clear();
     const AllVariables all{store, job_, placement_};
