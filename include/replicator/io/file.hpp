@@ -107,6 +107,14 @@ inline std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "./" : path.substr(0, slash + 1);
 }
 
+// Brings the names in a folder to the disk, where the file system can do that. Returns false, and sets errno, if it fails.
+inline bool flush_folder(const std::string& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const File names{fd};
+  return ::fsync(fd) == 0 || errno == EINVAL;
+}
+
 // Follows symbolic links. The last link may name a file that does not exist yet.
 inline std::string followed(const std::string& path) {
   auto at = path;
@@ -207,8 +215,7 @@ class FileReplacement {
     if (::rename(partial_.c_str(), target_.c_str()) != 0) detail::fail(path_, "rename the finished file to this name");
     partial_.clear();
     const auto folder = detail::folder_of(target_);
-    const detail::File names{folder, O_RDONLY | O_DIRECTORY, "open the folder"};
-    if (::fsync(names.fd()) != 0 && errno != EINVAL) detail::fail(folder, "flush the folder to the disk");
+    if (!detail::flush_folder(folder)) detail::fail(folder, "flush the folder to the disk");
   }
 
   std::string path_, target_, partial_;  // partial_ is empty if the file is written in place

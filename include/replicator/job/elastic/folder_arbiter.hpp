@@ -46,7 +46,7 @@ class FolderArbiter {
     const bool linked = ::link(own.c_str(), path.c_str()) == 0;
     const int why = errno;
     ::unlink(own.c_str());
-    if (linked) sync_folder();
+    if (linked && !io::detail::flush_folder(folder_)) fail("bring the folder to the disk", errno);
     if (auto held = read(wanted.epoch.number)) return *held;
     fail("create " + path, why);
   }
@@ -89,10 +89,6 @@ class FolderArbiter {
     const FileDescriptor file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
     if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) || ::fsync(file.get()) != 0)
       fail("write " + path, errno);
-  }
-  void sync_folder() const {
-    const FileDescriptor folder{::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-    if (!folder || ::fsync(folder.get()) != 0) fail("bring the folder to the disk", errno);
   }
 
   std::string folder_, job_;
