@@ -3,7 +3,9 @@
 // random numbers, and three kinds of input.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -26,6 +28,16 @@
 namespace replicator::test {
 
 using namespace replicator::detail;
+
+// The names in a folder of checkpoints, sorted, without the lock; none if there is no folder.
+inline std::vector<std::string> files(const std::string& folder) {
+  std::vector<std::string> result;
+  if (std::filesystem::exists(folder))
+    for (const auto& entry : std::filesystem::directory_iterator{folder})
+      if (entry.path().filename() != ".lock") result.push_back(entry.path().filename().string());
+  std::sort(result.begin(), result.end());
+  return result;
+}
 
 // p -= 0.1 gradient / (1 + square root of the sum of all squared gradients): a user's own.
 struct Adagrad {

@@ -32,19 +32,12 @@ using namespace replicator;
 using namespace replicator::detail;
 using test::error_of;
 using test::Experiment;
+using test::files;
 using test::kept;
 using test::on_devices;
 
 namespace {
 
-std::vector<std::string> files(const std::string& folder) {
-  std::vector<std::string> result;
-  if (std::filesystem::exists(folder))
-    for (const auto& entry : std::filesystem::directory_iterator{folder})
-      if (entry.path().filename() != ".lock") result.push_back(entry.path().filename().string());
-  std::sort(result.begin(), result.end());
-  return result;
-}
 std::string named(int steps) {
   auto digits = std::to_string(steps);
   return "step-" + std::string(10 - digits.size(), '0') + digits + ".safetensors";

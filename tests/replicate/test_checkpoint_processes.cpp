@@ -26,6 +26,7 @@ namespace test_checkpoint_processes {
 using namespace replicator;
 using namespace replicator::detail;
 using test::Experiment;
+using test::files;
 using test::kept;
 using test::on_devices;
 
@@ -41,14 +42,6 @@ std::vector<test::ProcessResult> run_job(int count, const Experiment& e, int dev
   });
 }
 std::string digest_of(const test::ProcessResult& result) { return result.text.substr(result.text.size() < 64 ? 0 : result.text.size() - 64); }
-
-std::vector<std::string> files(const std::string& folder) {
-  std::vector<std::string> result;
-  for (const auto& entry : std::filesystem::directory_iterator{folder})
-    if (entry.path().filename() != ".lock") result.push_back(entry.path().filename().string());
-  std::sort(result.begin(), result.end());
-  return result;
-}
 
 // The steps of the newest whole file, 0 where there is none.
 std::int64_t newest_of(const std::string& folder) {

@@ -30,13 +30,8 @@ namespace test_processes {
 
 using namespace replicator;
 using namespace replicator::detail;
+using test::built_with_ucx;
 using test::on_devices;
-
-#if __has_include(<replicator/with/ucx.hpp>)
-constexpr bool built_with_ucx = true;
-#else
-constexpr bool built_with_ucx = false;
-#endif
 
 namespace {
 

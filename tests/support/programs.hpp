@@ -21,6 +21,12 @@
 
 namespace replicator::test {
 
+#if __has_include(<replicator/with/ucx.hpp>)
+inline constexpr bool built_with_ucx = true;
+#else
+inline constexpr bool built_with_ucx = false;
+#endif
+
 struct ProgramResult {
   int exit_code = -1;
   std::string text;  // its output, errors included
