@@ -68,6 +68,30 @@ void check_survivors(const std::vector<ProcessResult>& results, std::size_t vict
 
 }  // namespace
 
+TEST_CASE("process 0 that was stopped beyond the connect deadline meets those who came meanwhile") {
+  const auto all = environments(2);
+  const auto results = run_processes(2, [&](int rank) {
+    auto options = quick_options();
+    std::thread stops;
+    if (rank == 0) {
+      options.connect_deadline = std::chrono::milliseconds{1000};
+      stops = std::thread{[] {
+        std::this_thread::sleep_for(std::chrono::milliseconds{200});
+        stop_for(std::chrono::milliseconds{1800});
+      }};
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds{600});
+    }
+    Job job{all[static_cast<std::size_t>(rank)], options};
+    if (stops.joinable()) stops.join();
+    job.barrier();
+    job.leave();
+    return std::to_string(job.size());
+  });
+  INFO(describe(results));
+  for (const auto& result : results) CHECK(result.text.ends_with("2"));
+}
+
 TEST_CASE("an exchange gives every process what each gave, however large") {
   const int count = GENERATE(1, 2, 3, 5);
   const auto results = run_job(count, [](Job& job) {

@@ -53,9 +53,9 @@ class RendezvousServer {
     const auto until = RendezvousClock::now() + options_.connect_deadline;
     for (;;) {
       const bool late = RendezvousClock::now() >= until;
-      if (late && !survivors_) fail<CommunicationError>(Refusal::failure, missing_sentence(), first_missing());
       if (survivors_) survivors_->strike(here_, late);
       if (complete(late)) break;
+      if (late && !survivors_) fail<CommunicationError>(Refusal::failure, missing_sentence(), first_missing());
       if (survivors_ && survivors_->found_lower()) {
         membership_ = {};
         membership_.lower = true;
