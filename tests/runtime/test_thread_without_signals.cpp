@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pthread.h>
 #include <signal.h>
-#include <catch2/catch.hpp>
+#include <sys/resource.h>
 
+#include <atomic>
+#include <catch2/catch.hpp>
 #include <replicator/devices/thread_without_signals.hpp>
 #include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../support/processes.hpp"
 
 namespace test_thread_without_signals {
 
@@ -37,6 +44,29 @@ TEST_CASE("a thread of ours runs no handler of signals, and whoever starts it st
 TEST_CASE("a thread that cannot be started leaves the caller's signals as they were") {
   CHECK_THROWS_AS(thread_without_signals(Stubborn{}), std::runtime_error);
   CHECK_FALSE(blocked(SIGTERM));
+}
+
+TEST_CASE("where the system gives no thread, an error says which limit to raise") {
+  const auto results = replicator::test::run_processes(1, [](int) {
+    rlimit space{};
+    ::getrlimit(RLIMIT_AS, &space);
+    space.rlim_cur = 1;
+    ::setrlimit(RLIMIT_AS, &space);
+    std::atomic<bool> end{false};
+    std::vector<std::thread> threads;
+    threads.reserve(64);
+    std::string found = "no error";
+    try {  // the first ones may get the stacks of threads that have ended
+      while (threads.size() < 64) threads.push_back(thread_without_signals([&end] { end.wait(false); }));
+    } catch (const replicator::DeviceError& error) {
+      found = error.what();
+    }
+    end = true;
+    end.notify_all();
+    for (auto& thread : threads) thread.join();
+    return found;
+  });
+  CHECK_THAT(results[0].text, Catch::Contains("the system gives this process no thread (Resource temporarily unavailable): raise its limits"));
 }
 
 }  // namespace test_thread_without_signals

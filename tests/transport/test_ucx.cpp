@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <replicator/job/wire/socket_address.hpp>
 #include <replicator/transport/ucx.hpp>
@@ -68,6 +70,42 @@ TEST_CASE("ucx carries messages of any size between all pairs, posted in any ord
   const auto table = GENERATE(std::vector<int>{0}, std::vector<int>{0, 1}, std::vector<int>{0, 1, 2},
                               std::vector<int>{0, 1, 2, 3, 4}, std::vector<int>{0, 0, 1, 1, 1});
   check_all_empty(run_ranks(table, [](Job&, Ucx& endpoint) { return all_traffic(endpoint); }));
+}
+
+TEST_CASE("limits of files that leave ucx no room are an error, and no signal ends the process") {
+  int refused = 0;
+  for (const int more : {4, 9, 12, 16, 18, 20, 22, 26, 30, 60}) {
+    const auto results = run_job(3, [more](Job& job) {
+      rlimit files{};
+      ::getrlimit(RLIMIT_NOFILE, &files);
+      files.rlim_cur = transport::detail::open_files() + static_cast<rlim_t>(more);
+      ::setrlimit(RLIMIT_NOFILE, &files);
+      return pass_around(*Ucx::create(job, {0, 1, 2}).front(), 3);
+    });
+    INFO(more << " more files may be opened: " << describe(results));
+    for (const auto& result : results) {
+      CHECK(result.signal == 0);
+      CHECK_FALSE(result.timed_out);
+      if (result.exit_code == 0) CHECK(result.text.empty());
+      if (more < 24) CHECK(result.exit_code == 1);
+    }
+    if (results[0].exit_code == 0) continue;
+    ++refused;
+    CHECK_THAT(describe(results), Catch::Contains("ucx: this process may open ") && Catch::Contains(" open, but connections to 2 other ranks may take 24 more: raise the limit, for instance by `ulimit -n 1024`"));
+  }
+  CHECK(refused == 7);
+}
+
+TEST_CASE("a limit of the address space that leaves ucx no room is an error") {
+  const auto results = run_job(1, [](Job& job) {
+    rlimit space{};
+    ::getrlimit(RLIMIT_AS, &space);
+    space.rlim_cur = transport::detail::address_space() + (std::uint64_t{32} << 20);
+    ::setrlimit(RLIMIT_AS, &space);
+    return pass_around(*Ucx::create(job, {0}).front(), 3);
+  });
+  CHECK(results[0].exit_code == 1);
+  CHECK_THAT(results[0].text, Catch::Contains("ucx: this process may have ") && Catch::Contains("but UCX may take 64 more: raise the limit, for instance by `ulimit -v unlimited`"));
 }
 
 TEST_CASE("ucx keeps to the interface of the job") {

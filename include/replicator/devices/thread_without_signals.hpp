@@ -5,6 +5,9 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <replicator/core/error.hpp>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -26,11 +29,14 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// Starts a thread that runs `work` and no signal handler. Throws std::system_error where the system has no more threads.
+// Starts a thread that runs `work` and no signal handler. Throws DeviceError where the system gives no more threads.
 template <class Work>
-std::thread thread_without_signals(Work work) {
+std::thread thread_without_signals(Work work) try {
   const detail::SignalsBlocked blocked;
   return std::thread{std::move(work)};
+} catch (const std::system_error& error) {
+  throw DeviceError{std::string{"the system gives this process no thread ("} + error.code().message() +
+                    "): raise its limits, for instance by `ulimit -u unlimited` or `ulimit -v unlimited`"};
 }
 
 }  // namespace replicator::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <replicator/transport/ucx.hpp>
+#include <replicator/transport/ucx_limits.hpp>
 
 namespace replicator::detail::transport {
 
@@ -16,6 +17,8 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
     return hosts[static_cast<std::size_t>(owner)] == hosts[static_cast<std::size_t>(job.rank())];
   });
   const Spin spin{static_cast<int>(ranks_here), cores_of_host(job, hosts), Spin::Crowded::sleep};
+  const auto my_ranks = std::count(process_of_rank.begin(), process_of_rank.end(), job.rank());
+  detail::require_room_for_ucx(static_cast<std::uint64_t>(my_ranks), process_of_rank.size() - 1);
   std::vector<std::unique_ptr<Ucx>> result;
   detail::FrameWriter mine{detail::FrameKind::gather};
   for (std::size_t r = 0; r < process_of_rank.size(); ++r)
