@@ -16,5 +16,5 @@ int main(int argc, char** argv) try {
   };
   auto train = repl.replicate(input_fn, step_fn);
   for (auto [loss] : train.steps(20)) std::cout << "loss " << rp::mean(loss) << '\n';
-  std::cout << "digest: " << repl.digest() << '\n';
+  return std::cout << "digest: " << repl.digest() << std::endl ? 0 : 1;
 } catch (const rp::Error& error) { return std::cerr << error.what() << '\n', 1; }

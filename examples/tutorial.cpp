@@ -214,5 +214,5 @@ int main(int argc, char** argv) try {
   collectives(repl);
   variables(repl);
   training(repl);
-  std::cout << "digest: " << repl.digest() << '\n';
+  return std::cout << "digest: " << repl.digest() << std::endl ? 0 : 1;
 } catch (const rp::Error& error) { return std::cerr << error.what() << '\n', 1; }

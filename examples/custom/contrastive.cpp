@@ -44,5 +44,5 @@ int main(int argc, char** argv) try {
   auto train = repl.replicate(input_fn, step_fn);
   for (auto [loss, found] : train.steps(40))
     if (train.steps_done() % 8 == 0) std::cout << "loss " << rp::mean(loss) << ", recognised " << rp::mean(found) << '\n';
-  std::cout << "digest: " << repl.digest() << '\n';
+  return std::cout << "digest: " << repl.digest() << std::endl ? 0 : 1;
 } catch (const rp::Error& error) { return std::cerr << error.what() << '\n', 1; }

@@ -53,5 +53,5 @@ int main(int argc, char** argv) try {
     return rp::mean(rp::cast<float>(rp::argmax(network(replica, points), 1)));
   });
   while (!look.finished()) std::cout << "second arm: " << rp::mean(std::get<0>(look.step())) << " of random points\n";
-  std::cout << "digest: " << repl.digest() << '\n';
+  return std::cout << "digest: " << repl.digest() << std::endl ? 0 : 1;
 } catch (const rp::Error& error) { return std::cerr << error.what() << '\n', 1; }

@@ -84,5 +84,5 @@ int main() try {
   }
   const bool same = run(schedule, 1000) == run(rs::direct(schedule.blocks), 1000);
   std::cout << "the bits of the library's own: " << (same ? "yes" : "no") << '\n';
-  return same ? 0 : 1;
+  return same && std::cout.flush() ? 0 : 1;
 } catch (const replicator::Error& error) { return std::cerr << error.what() << '\n', 1; }

@@ -34,4 +34,5 @@ int main(int argc, char** argv) try {
     if (++step % 50 == 0 && repl.process() == 0) std::cout << step << ": loss " << rp::mean(loss) << ", accuracy " << rp::mean(right) << '\n';
   const auto digest = repl.digest();  // on all processes
   if (repl.process() == 0) std::cout << "digest: " << digest << '\n';
+  return std::cout.flush() ? 0 : 1;
 } catch (const rp::Error& error) { return std::cerr << error.what() << '\n', 1; }

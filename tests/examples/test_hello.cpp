@@ -47,6 +47,13 @@ TEST_CASE("hello prints one digest on any number of devices, with buckets of any
   CHECK(digest("--serial --replicas 4") != serial);
 }
 
+TEST_CASE("output that cannot be written gives an exit code") {
+  for (const char* flags : {"", "--help"}) CHECK(test::run_program(hello(flags) + " > /dev/full").exit_code == 1);
+  const auto larger = test::run_program("(" + test::example("transformer") + " --help > /dev/full)");
+  CHECK(larger.exit_code == 1);
+  CHECK(larger.text == "transformer: the standard output could not be written completely: is the disk full?\n");
+}
+
 TEST_CASE("hello prints the same digest as two and three processes over shared memory and over UCX") {
   const auto serial = digest("--serial");
   for (const char* transport : {"shared_memory", "ucx"})

@@ -219,6 +219,8 @@ TEST_CASE("a damaged file is refused by name, place and what was found") {
   std::string damaged = member + tar_end();
   damaged[3] = 'X';
   refused(damaged, tar, "0", "check sum");
+  refused(tar_member("1.txt", "holes", 'S') + tar_end(), tar, "0", "a sparse file, which cannot be read: pack the archive again without --sparse");
+  refused(tar_member("x", pax_record("GNU.sparse.major", "1") + pax_record("GNU.sparse.minor", "0"), 'x') + member + tar_end(), tar, "512", "a sparse file");
   refused(member + tar_member("1.dat", "") + tar_end(), tar, "1024", "the sample \"1\" has no file that ends in \"txt\"");
   refused(member + tar_member("0.TXT", "") + tar_end(), tar, "1024", "two files");
   refused(tar_member("x", "12 path=x", 'x') + tar_end(), tar, "512", "pax record");

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <replicator/data/pictures/decode_jpeg.hpp>
 #include <replicator/data/prefetch.hpp>
 #include <replicator/data/take.hpp>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -297,7 +299,105 @@ TEST_CASE("a JPEG that claims a monstrous size is refused") {
       std::memset(bytes.data() + i + 5, 0xFA, 4);
       break;
     }
-  CHECK_THROWS_WITH(data::read_jpeg(folder.write("a.jpg", bytes)), Contains("a.jpg") && Contains("178 million"));
+  CHECK_THROWS_WITH(data::read_jpeg(folder.write("a.jpg", bytes)),
+                    Contains("a.jpg: claims 64250 x 64250 pixels, more than 178956970; it is damaged, or must be made smaller"));
+}
+
+TEST_CASE("most_pixels bounds what a JPEG may claim") {
+  const TemporaryFolder folder;
+  const auto path = folder.write("cat/0.jpg", data::encode_jpeg(picture(40, 50)));
+  CHECK_NOTHROW(data::read_jpeg(path, 2000));
+  CHECK_THROWS_WITH(data::read_jpeg(path, 1999), Contains("claims 50 x 40 pixels, more than 1999;") && Contains("most_pixels must be raised"));
+  const auto input = [&](std::int64_t most) { return data::image_folder(folder.path()) | data::decode_jpeg({.crop = {8, 8}, .most_pixels = most}) | data::batch(1); };
+  CHECK(input(2000).next());
+  CHECK_THROWS_WITH(input(1999).next(), Contains("claims 50 x 40 pixels, more than 1999;"));
+}
+
+namespace {
+
+// An EXIF segment with one tag, behind another one, in either order of bytes.
+std::string exif(int orientation, bool big_endian) {
+  const auto number = [&](unsigned value, int bytes) {
+    std::string text;
+    for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> 8 * (big_endian ? bytes - 1 - i : i));
+    return text;
+  };
+  const auto entry = [&](unsigned tag, unsigned value) { return number(tag, 2) + number(3, 2) + number(1, 4) + number(value, 2) + number(0, 2); };
+  const std::string tiff = (big_endian ? "MM" : "II") + number(42, 2) + number(10, 4) + "??" + number(2, 2) + entry(256, 7) +
+                           entry(274, static_cast<unsigned>(orientation)) + number(0, 4);
+  const std::string content = std::string{"Exif\0\0", 6} + tiff;
+  const auto length = static_cast<unsigned>(content.size() + 2);
+  return std::string{"\xFF\xE1"} + static_cast<char>(length >> 8) + static_cast<char>(length & 255) + content;
+}
+std::vector<std::byte> with_segment(std::vector<std::byte> jpeg, const std::string& segment) {
+  const auto bytes = std::as_bytes(std::span{segment});
+  jpeg.insert(jpeg.begin() + 2, bytes.begin(), bytes.end());
+  return jpeg;
+}
+
+enum Side {
+  top,
+  right,
+  bottom,
+  left
+};
+// The average of a colour along a side of the picture, 4 pixels deep.
+double mean_along(const Array<std::uint8_t>& pixels, Side side, int colour) {
+  const std::int64_t h = pixels.shape()[0], w = pixels.shape()[1];
+  double sum = 0;
+  int count = 0;
+  for (std::int64_t y = 0; y < h; ++y)
+    for (std::int64_t x = 0; x < w; ++x)
+      if ((side == top && y < 4) || (side == bottom && y >= h - 4) || (side == left && x < 4) || (side == right && x >= w - 4)) {
+        sum += pixels[3 * (y * w + x) + colour];
+        ++count;
+      }
+  return sum / count;
+}
+
+}  // namespace
+
+// The table is that of the tag's definition: which side of the upright picture the first stored row and column are.
+TEST_CASE("a JPEG is turned upright as its EXIF orientation says") {
+  struct Held {
+    int orientation;
+    Side first_row, first_column;
+  };
+  const auto held = GENERATE(Held{1, top, left}, Held{2, top, right}, Held{3, bottom, right}, Held{4, bottom, left}, Held{5, left, top},
+                             Held{6, right, top}, Held{7, right, bottom}, Held{8, left, bottom});
+  const bool big_endian = GENERATE(false, true);
+  Array<std::uint8_t> stored{Shape{32, 64, 3}};
+  for (std::int64_t y = 0; y < 32; ++y)
+    for (std::int64_t x = 0; x < 64; ++x) {
+      stored[3 * (64 * y + x)] = y < 8 ? 240 : 10;
+      stored[3 * (64 * y + x) + 1] = x < 8 ? 240 : 10;
+      stored[3 * (64 * y + x) + 2] = 10;
+    }
+  const TemporaryFolder folder;
+  const auto path = folder.write("cat/0.jpg", with_segment(data::encode_jpeg(stored, 95), exif(held.orientation, big_endian)));
+  const auto upright = data::read_jpeg(path);
+  INFO("orientation " << held.orientation);
+  CHECK(upright.shape() == (held.orientation < 5 ? Shape{32, 64, 3} : Shape{64, 32, 3}));
+  for (const Side side : {top, right, bottom, left}) {
+    CHECK((mean_along(upright, side, 0) > 180) == (side == held.first_row));
+    CHECK((mean_along(upright, side, 1) > 180) == (side == held.first_column));
+  }
+  const auto seen = evaluated(folder.path(), 32);  // the middle 32 x 32
+  if (held.first_row == top || held.first_row == bottom) CHECK(std::max(seen[0], seen[32 * 31]) > 0.8f);
+}
+
+TEST_CASE("damaged EXIF data leave a picture as it is stored") {
+  const TemporaryFolder folder;
+  const auto jpeg = data::encode_jpeg(picture(40, 50));
+  const std::string whole = exif(6, true);
+  for (std::size_t i = 4; i < whole.size(); ++i)
+    for (const int change : {1, 0x80, 0xFF}) {
+      std::string damaged = whole;
+      damaged[i] = static_cast<char>(damaged[i] ^ change);
+      const auto shape = data::read_jpeg(folder.write("a.jpg", with_segment(jpeg, damaged))).shape();
+      CHECK((shape == Shape{40, 50, 3} || shape == Shape{50, 40, 3}));
+    }
+  for (const int orientation : {0, 9, 65535}) CHECK(data::read_jpeg(folder.write("a.jpg", with_segment(jpeg, exif(orientation, true)))).shape() == Shape{40, 50, 3});
 }
 
 TEST_CASE("a progressive JPEG of thousands of scans is refused before it takes hours") {

@@ -2,6 +2,7 @@
 // The exception types. A message says what was asked, what was found, where, and how to mend it.
 #pragma once
 
+#include <replicator/core/printable.hpp>
 #include <stdexcept>
 #include <string>
 
@@ -19,10 +20,11 @@ class BuildError : public Error {
   using Error::Error;
 };
 
-// Unusable data. The message names the file, or the line of the step that produced the data.
+// Unusable data. The message names the file, or the line of the step that produced the data. It may quote the data: control
+// characters are written as \x1b, say, and the middle of a message above 2,000 bytes is left out.
 class DataError : public Error {
  public:
-  using Error::Error;
+  explicit DataError(const std::string& message) : Error{detail::printable(message, 2000)} {}
 };
 
 // A check inside a step failed. The message names the replica, the step and the line.

@@ -3,19 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <replicator/core/printable.hpp>
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <string>
 
 namespace replicator::detail::transport::detail {
-
-// Makes a foreign text safe to print: only printable ASCII, at most `longest` characters.
-inline std::string printable(std::string text, std::size_t longest = 255) {
-  if (text.size() > longest) text.resize(longest);
-  for (char& c : text)
-    if (c < ' ' || c > '~') c = '?';
-  return text;
-}
 
 // The description that a process sends of itself.
 struct JoinRequest {

@@ -203,7 +203,7 @@ void take_only_flags(D& deployment, std::span<const char* const> arguments) {
   for (const Text argument : arguments)
     if (argument == "--help" || argument == "-h") {
       std::fputs(help_of_flags<D>().c_str(), stdout);
-      std::exit(0);
+      std::exit(std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : 1);
     }
   take_flags(deployment, arguments);
   if (deployment.remaining.empty()) return;

@@ -23,7 +23,8 @@ struct TarMember {
 };
 
 // Returns the regular files of an archive in order; skips folders, links and devices.
-// Throws DataError that names archive and byte for damaged headers and for an archive that is cut short.
+// Throws DataError that names archive and byte for damaged headers, for an archive that is cut short, and for GNU tar's sparse
+// files.
 class TarReader {
  public:
   TarReader(const std::string& path, std::span<const std::byte> archive) : path_{path}, archive_{archive} {}
@@ -54,6 +55,7 @@ class TarReader {
       if (type == 'L') long_name = until_zero(content);
       else if (type == 'x') read_pax(content, begin, long_name, long_size);
       else if (!meta) {
+        if (type == 'S') refuse_sparse(header);
         if (type == '0' || type == '\0' || type == '7') return TarMember{long_name ? *long_name : short_name(bytes), header, begin, size};
         long_name.reset();
         long_size.reset();
@@ -65,6 +67,11 @@ class TarReader {
   static constexpr std::uint64_t block = 512;
 
   [[noreturn]] void fail(std::uint64_t offset, const std::string& found) const { io::detail::refuse(path_, offset, "tar: " + found); }
+
+  // Such a file is stored without its holes, behind a map of them.
+  [[noreturn]] void refuse_sparse(std::uint64_t offset) const {
+    fail(offset, "a sparse file, which cannot be read: pack the archive again without --sparse");
+  }
 
   static bool empty(std::span<const std::byte> bytes) {
     for (const std::byte b : bytes)
@@ -124,6 +131,7 @@ class TarReader {
       const std::size_t equals = record.find('=');
       if (equals == std::string_view::npos) fail(offset + at, "a pax record without \"=\"");
       const std::string_view value = record.substr(equals + 1);
+      if (record.substr(0, equals).starts_with("GNU.sparse.")) refuse_sparse(offset);
       if (record.substr(0, equals) == "path") name = until_zero(value);
       if (record.substr(0, equals) == "size") size = decimal(value, offset + at);
       at += length;

@@ -42,6 +42,8 @@ struct DecodeOptions {
   std::array<float, 3> mean{0.485f, 0.456f, 0.406f};  // of red, green, blue in [0, 1] (ImageNet's)
   std::array<float, 3> stddev{0.229f, 0.224f, 0.225f};
   bool train = true;  // false: evaluation, nothing random
+  // A picture that claims more pixels is an error, before memory is taken for it. A worker takes 4 bytes for each.
+  std::int64_t most_pixels = detail::most_jpeg_pixels;
 };
 
 namespace detail {
@@ -61,8 +63,9 @@ class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>
 
   DecodedJpegs(Source folder, const DecodeOptions& options)
       : folder_{std::move(folder)},
-        options_{checked(options)},
-        workers_(static_cast<std::size_t>(pool() ? pool()->threads() : 1)) {
+        options_{checked(options)} {
+    for (int worker = 0; worker < (pool() ? pool()->threads() : 1); ++worker)
+      workers_.push_back({JpegDecoder{options_.most_pixels}, {}, {}});
     for (std::size_t c = 0; c < 3; ++c) {
       normalisation_.gain[c] = 1.0f / (255.0f * options_.stddev[c]);
       normalisation_.offset[c] = -options_.mean[c] / options_.stddev[c];
@@ -132,6 +135,7 @@ class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>
     for (const float deviation : options.stddev)
       if (!(deviation > 0)) refuse("stddev must be above 0");
     if (options.pad < 0) refuse("pad cannot be negative");
+    if (options.most_pixels < 1) refuse("most_pixels must be above 0");
     const std::int64_t larger = std::max(height, width);
     if (options.resize == 0) options.resize = (larger * 256 + 112) / 224;
     if (options.resize < larger)
@@ -223,7 +227,7 @@ auto operator|(S&& source, const DecodeStage& stage) {
 
 }  // namespace detail
 
-// Decodes on the pool of shard(). Without `pad`, training takes a random crop, resizes it (bilinear, antialiased) and
+// Decodes on the pool of shard(), and turns pictures upright as their EXIF data say. Without `pad`, training takes a random crop, resizes it (bilinear, antialiased) and
 // mirrors it at random; evaluation resizes, and cuts out the middle. Elements are (float32 [3, height, width], int32 label).
 // Random choices depend only on the seed and on the picture's position in the whole job, never on threads.
 // Throws BuildError for impossible options. Reading throws DataError that names a file that is no JPEG, damaged or cut

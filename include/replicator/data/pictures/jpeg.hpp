@@ -11,6 +11,7 @@
 #include <new>
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/data/pictures/exif.hpp>
 #include <replicator/data/pictures/resample.hpp>
 #include <replicator/io/file.hpp>
 #include <span>
@@ -28,10 +29,14 @@ struct TurboDelete {
 };
 using TurboHandle = std::unique_ptr<void, TurboDelete>;
 
-// Reuses its memory between pictures. For one thread at a time.
+// The same limit as in Python's PIL, which suspects an attack above it.
+inline constexpr std::int64_t most_jpeg_pixels = 178'956'970;
+
+// Turns pictures upright as their EXIF data say. Reuses its memory between pictures. For one thread at a time.
 class JpegDecoder {
  public:
-  JpegDecoder() { renew(); }
+  // open() refuses pictures that claim more than `most_pixels`, before memory is taken for them.
+  explicit JpegDecoder(std::int64_t most_pixels = most_jpeg_pixels) : most_pixels_{most_pixels} { renew(); }
 
   // Reads the file and its header. Throws DataError that names the file.
   void open(const std::string& path) {
@@ -48,19 +53,27 @@ class JpegDecoder {
     if (status != 0) refuse("is not a JPEG picture that can be read: ");
     // libjpeg reports no error for a file with tables but no picture.
     if (width_ < 1 || height_ < 1) refuse("is not a JPEG picture that can be read: it ends before the picture; ");
-    // The same limit as in Python's PIL, which suspects an attack above it.
-    if (std::int64_t{width_} * height_ > 178'956'970)
-      throw DataError{path_ + ": claims " + std::to_string(width_) + " x " + std::to_string(height_) +
-                      " pixels, more than 178 million; it is damaged, or must be made smaller"};
+    if (std::int64_t{width_} * height_ > most_pixels_)
+      throw DataError{path_ + ": claims " + std::to_string(width_) + " x " + std::to_string(height_) + " pixels, more than " +
+                      std::to_string(most_pixels_) + "; it is damaged, or must be made smaller, or most_pixels must be raised"};
+    orientation_ = exif_orientation(bytes_);
   }
-  std::int64_t width() const { return width_; }
-  std::int64_t height() const { return height_; }
+  // Of the upright picture.
+  std::int64_t width() const { return orientation_ < 5 ? width_ : height_; }
+  std::int64_t height() const { return orientation_ < 5 ? height_ : width_; }
 
   // Decodes the opened picture at 1/shrink of its size (rounded up); shrink is 1, 2, 4 or 8. Grey and CMYK pictures
   // become RGB.
   // Throws DataError for a picture that is damaged or cut short, and for a progressive one with more than 500 scans.
   // Each scan covers the whole picture, so a small file could take hours.
   void decode(int shrink, Picture& picture) {
+    if (orientation_ == 1) return decode_as_stored(shrink, picture);
+    decode_as_stored(shrink, stored_);
+    turn_upright(stored_, orientation_, picture);
+  }
+
+ private:
+  void decode_as_stored(int shrink, Picture& picture) {
     const tjscalingfactor factor{1, shrink};
     picture.resize(TJSCALED(height_, factor), TJSCALED(width_, factor));
     const bool cmyk = colours_ == TJCS_CMYK || colours_ == TJCS_YCCK;
@@ -71,7 +84,6 @@ class JpegDecoder {
     if (cmyk) cmyk_to_rgb(picture);
   }
 
- private:
   const unsigned char* data() const { return reinterpret_cast<const unsigned char*>(bytes_.data()); }
   unsigned long size() const { return static_cast<unsigned long>(bytes_.size()); }
 
@@ -106,16 +118,20 @@ class JpegDecoder {
   std::string path_;
   std::vector<std::byte> file_;
   std::span<const std::byte> bytes_;
+  Picture stored_;
+  std::int64_t most_pixels_;
   int width_ = 0;
   int height_ = 0;
   int colours_ = 0;
+  int orientation_ = 1;
 };
 
 }  // namespace detail
 
-// Reads the picture as bytes of shape [height, width, 3]. Throws DataError that names the file.
-inline Array<std::uint8_t> read_jpeg(const std::string& path) {
-  detail::JpegDecoder decoder;
+// Reads the picture as bytes of shape [height, width, 3], turned upright as its EXIF data say.
+// Throws DataError that names the file, also where it claims more than `most_pixels`: before memory is taken for them.
+inline Array<std::uint8_t> read_jpeg(const std::string& path, std::int64_t most_pixels = detail::most_jpeg_pixels) {
+  detail::JpegDecoder decoder{most_pixels};
   detail::Picture picture;
   decoder.open(path);
   decoder.decode(1, picture);

@@ -30,7 +30,7 @@ inline std::string describe_this_process() {
   std::string command{std::istreambuf_iterator<char>{file}, {}};
   while (!command.empty() && command.back() == '\0') command.pop_back();
   std::replace(command.begin(), command.end(), '\0', ' ');
-  return "process " + std::to_string(process.pid) + " on " + process.host + ": " + transport::detail::printable(command, 300) + (command.size() > 300 ? " ..." : "");
+  return "process " + std::to_string(process.pid) + " on " + process.host + ": " + printable(command, 300);
 }
 
 class FolderLock {
@@ -62,7 +62,7 @@ class FolderLock {
     char text[512];
     const auto length = std::max<ssize_t>(::pread(file_.fd(), text, sizeof text, 0), 0);
     const std::string line(text, std::find(text, text + length, '\n'));
-    return line.empty() ? "a process that has not named itself" : transport::detail::printable(line, sizeof text);
+    return line.empty() ? "a process that has not named itself" : printable(line, sizeof text);
   }
 
   std::string path_;

@@ -7,28 +7,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <replicator/core/printable.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace replicator::detail {
-
-// The number of bytes of the first character of `text` (not empty); 0 if it is not valid UTF-8 (RFC 3629).
-inline std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first < 0xC2 || first > 0xF4) return 0;
-  const std::size_t length = first < 0xE0   ? 2
-                             : first < 0xF0 ? 3
-                                            : 4;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  const unsigned second = byte(1);
-  const bool too_long = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool surrogate = first == 0xED && second > 0x9F, too_large = first == 0xF4 && second > 0x8F;
-  return too_long || surrogate || too_large ? 0 : length;
-}
 
 // `text` as a quoted JSON string. Bytes that are not UTF-8 become U+FFFD.
 inline std::string json_string(std::string_view text) {
