@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <replicator/core/scoped_value.hpp>
@@ -56,8 +59,11 @@ class Differentiation {
     ++marks.order;
     const detail::ScopedValue scope{graph_.marks(), marks};
     accumulate(y.value(), fill(graph_, y.type(), 1, where));
-    for (std::uint32_t i = end_; i-- > 0;)
-      if (reaches_[i] && !adjoints_[i].empty() && !graph_.node(i).inputs.empty()) visit(i);
+    for (std::uint32_t i = end_; i-- > 0;) {
+      if (!reaches_[i] || adjoints_[i].empty()) continue;
+      add_up_parts(i);
+      if (!graph_.node(i).inputs.empty()) visit(i);
+    }
   }
 
   // The gradient for x, of x's type; zeros where none arrived.
@@ -81,9 +87,31 @@ class Differentiation {
   void accumulate(Value value, AnyTensor gradient) {
     auto& outputs = adjoints_[value.node];
     if (outputs.empty()) outputs.resize(graph_.node(value.node).outputs.size());
-    auto& adjoint = outputs[value.output];
+    if (const auto* operation = operation_with_sum(gradient)) return parts_[{value.node, value.output, operation->name()}].push_back(gradient);
+    add(value, gradient);
+  }
+  void add(Value value, AnyTensor gradient) {
+    auto& adjoint = adjoints_[value.node][value.output];
     const detail::LogicalDeviceScope there{graph_, graph_.node(value.node).device};
     adjoint = adjoint ? apply(detail::ScalarOp::add, {adjoint, gradient}, graph_.node(value.node).where) : gradient;
+  }
+
+  // The operation that made a gradient, if it has a rule to add up its results.
+  const AnyOperation* operation_with_sum(AnyTensor gradient) const {
+    const auto* compute = graph_.node(gradient.value()).get<detail::Compute>();
+    return compute && compute->operation.has_sum() ? &compute->operation : nullptr;
+  }
+  // Completes the gradients of a node: adds those that have a rule of their own to do so.
+  void add_up_parts(std::uint32_t node) {
+    const auto first = parts_.lower_bound({node, 0, {}});
+    auto last = first;
+    for (; last != parts_.end() && std::get<0>(last->first) == node; ++last) {
+      const Value value{node, std::get<1>(last->first)};
+      const auto& parts = last->second;
+      const detail::LogicalDeviceScope there{graph_, graph_.node(node).device};
+      add(value, parts.size() == 1 ? parts[0] : AnyOperation{*operation_with_sum(parts[0])}.sum(graph_, parts, graph_.node(node).where));
+    }
+    parts_.erase(first, last);
   }
 
   // Copies what it needs of the node first, because adding nodes moves the existing ones.
@@ -132,6 +160,8 @@ class Differentiation {
   Location where_;
   std::vector<bool> reaches_;                     // whether the node depends on an x
   std::vector<std::vector<AnyTensor>> adjoints_;  // by node and output; empty where nothing arrived
+  // Gradients that are not yet in adjoints_, by node, output and the name of the operation that made them.
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::string_view>, std::vector<AnyTensor>> parts_;
   std::optional<std::uint32_t> nearest_end_;
 };
 

@@ -6,6 +6,8 @@
 //     template <class V> void describe(V& v) const { v("factor", factor); }
 //     std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const;  // throws BuildError
 //     std::vector<AnyTensor> gradient(const GradientContext& at) const;   // optional: one per input, empty for zero
+//     static AnyTensor sum(Graph&, std::span<const AnyTensor> results, Location);   // optional: adds up results of such operations,
+//                                                                         // of one type, where gradients meet
 //     std::vector<AnyTensor> expand(const ExpansionContext& at) const;    // optional: in terms of other operations
 //     double work(std::span<const TensorType> inputs) const;              // optional: arithmetic operations, for explain()
 //     std::string formula(std::size_t length) const;                      // optional: what it computes, in at most so many characters
@@ -29,6 +31,7 @@
 
 #include <replicator/core/attributes.hpp>
 #include <replicator/core/hash.hpp>
+#include <replicator/core/location.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/value.hpp>
 
@@ -64,6 +67,9 @@ class AnyOperation {
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return model_->infer_shape(inputs); }
   bool has_gradient() const { return model_->has_gradient(); }
   std::vector<AnyTensor> gradient(const GradientContext& at) const { return model_->gradient(at); }
+  bool has_sum() const { return model_->has_sum(); }
+  // Adds up `results`, at least two of one type, that operations of this struct made.
+  AnyTensor sum(Graph& graph, std::span<const AnyTensor> results, Location where) const { return model_->sum(graph, results, where); }
   bool has_expansion() const { return model_->has_expansion(); }
   std::vector<AnyTensor> expand(const ExpansionContext& at) const { return model_->expand(at); }
   bool varies() const { return model_->varies(); }
@@ -94,6 +100,8 @@ class AnyOperation {
     virtual std::vector<TensorType> infer_shape(std::span<const TensorType>) const = 0;
     virtual bool has_gradient() const = 0;
     virtual std::vector<AnyTensor> gradient(const GradientContext&) const = 0;
+    virtual bool has_sum() const = 0;
+    virtual AnyTensor sum(Graph&, std::span<const AnyTensor>, Location) const = 0;
     virtual bool has_expansion() const = 0;
     virtual std::vector<AnyTensor> expand(const ExpansionContext&) const = 0;
     virtual bool varies() const = 0;
@@ -123,6 +131,13 @@ class AnyOperation {
     }
     std::vector<AnyTensor> gradient(const GradientContext& at) const override {
       if constexpr (requires { op.gradient(at); }) return op.gradient(at);
+      return {};
+    }
+    bool has_sum() const override {
+      return requires(Graph& graph, std::span<const AnyTensor> results, Location where) { Op::sum(graph, results, where); };
+    }
+    AnyTensor sum([[maybe_unused]] Graph& graph, [[maybe_unused]] std::span<const AnyTensor> results, [[maybe_unused]] Location where) const override {
+      if constexpr (requires { Op::sum(graph, results, where); }) return Op::sum(graph, results, where);
       return {};
     }
     bool has_expansion() const override {

@@ -13,48 +13,10 @@
 #include <vector>
 
 #include <replicator/graph/tensor.hpp>
+#include <replicator/ops/movement/parts.hpp>
 #include <replicator/ops/movement/reshape.hpp>
-#include <replicator/ops/movement/slice.hpp>
 
 namespace replicator {
-
-// Joins the inputs along an axis, one after the other. All other extents are equal.
-struct Concat {
-  static constexpr std::string_view name = "concat";
-  std::int64_t axis = 0;
-
-  template <class V>
-  void describe(V& v) const {
-    v("axis", axis);
-  }
-  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
-    if (inputs.empty()) throw BuildError{"found nothing to put together: give at least one tensor"};
-    TensorType result = inputs[0];
-    const auto along = static_cast<std::size_t>(detail::require_axis(axis, result.shape.rank()));
-    for (const auto& input : inputs.subspan(1)) {
-      Shape expected = inputs[0].shape;
-      if (input.shape.rank() == expected.rank()) expected[along] = input.shape[along];
-      if (input.dtype != result.dtype || !(input.shape == expected))
-        throw BuildError{"found " + inputs[0].text() + " and " + input.text() + ": all but the extent of axis " +
-                         std::to_string(axis) + " must be equal"};
-      result.shape[along] += input.shape[along];
-    }
-    return {result};
-  }
-  std::vector<AnyTensor> gradient(const GradientContext& at) const {
-    const Shape whole = at.upstream[0].shape();
-    const auto along = static_cast<std::size_t>(axis);
-    std::int64_t first = 0;
-    std::vector<AnyTensor> result;
-    for (const auto& input : at.inputs) {
-      Slice slice{AxisValues(whole.rank(), 0), AxisValues(whole.begin(), whole.end()), AxisValues(whole.rank(), 1)};
-      slice.begin[along] = first;
-      slice.end[along] = first += input.shape()[along];
-      result.push_back(compute(at.graph, std::move(slice), {at.upstream[0]}, at.where));
-    }
-    return result;
-  }
-};
 
 // Joins the tensors along an axis (-1: the last), one after the other.
 template <Element T>

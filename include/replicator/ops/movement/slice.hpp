@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// slice takes a part of a tensor, and pad makes a tensor a part of a larger one. Each is the gradient of the other. split makes
-// equal parts. Any dtype.
+// slice takes a part of a tensor, split makes equal parts, and pad makes a tensor a part of a larger one. Any dtype.
 #pragma once
 
 #include <array>
@@ -16,87 +15,9 @@
 
 #include <replicator/graph/tensor.hpp>
 #include <replicator/ops/movement/axis.hpp>
+#include <replicator/ops/movement/parts.hpp>
 
 namespace replicator {
-
-// Takes elements begin, begin + step, ... before end along each axis.
-struct Slice {
-  static constexpr std::string_view name = "slice";
-  AxisValues begin, end, step;
-
-  template <class V>
-  void describe(V& v) const {
-    v("begin", begin);
-    v("end", end);
-    v("step", step);
-  }
-  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
-    const auto& x = inputs[0];
-    detail::require_per_axis("begin", begin, x);
-    detail::require_per_axis("end", end, x);
-    detail::require_per_axis("step", step, x);
-    Shape shape;
-    for (std::size_t i = 0; i < x.shape.rank(); ++i) {
-      if (begin[i] < 0 || end[i] < begin[i] || end[i] > x.shape[i] || step[i] < 1)
-        throw BuildError{"asked for elements " + std::to_string(begin[i]) + " to " + std::to_string(end[i]) +
-                         " in steps of " + std::to_string(step[i]) + " of axis " + std::to_string(i) + " of " +
-                         x.text()};
-      shape.push_back(end[i] == begin[i] ? 0 : (end[i] - begin[i] - 1) / step[i] + 1);
-    }
-    return {{x.dtype, shape}};
-  }
-  std::vector<AnyTensor> gradient(const GradientContext& at) const;
-};
-
-// Puts `low` elements of `value` before x along each axis, `high` behind it, and `inner` between any two of its elements.
-struct Pad {
-  static constexpr std::string_view name = "pad";
-  AxisValues low, high, inner;
-  Number value = 0;
-
-  template <class V>
-  void describe(V& v) const {
-    v("low", low);
-    v("high", high);
-    v("inner", inner);
-    v("value", value);
-  }
-  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
-    const auto& x = inputs[0];
-    detail::require_per_axis("low", low, x);
-    detail::require_per_axis("high", high, x);
-    detail::require_per_axis("inner", inner, x);
-    Shape shape;
-    for (std::size_t i = 0; i < x.shape.rank(); ++i) {
-      if (low[i] < 0 || high[i] < 0 || inner[i] < 0)
-        throw BuildError{"asked to pad axis " + std::to_string(i) + " by " + std::to_string(low[i]) + " and " +
-                         std::to_string(high[i]) + ": padding starts at 0, slice takes elements away"};
-      const auto between = x.shape[i] > 0 ? Shape::product(x.shape[i] - 1, inner[i]) : 0;
-      shape.push_back(Shape::sum(Shape::sum(low[i], high[i]), Shape::sum(x.shape[i], between)));
-    }
-    return {{x.dtype, shape}};
-  }
-  std::vector<AnyTensor> gradient(const GradientContext& at) const {
-    Slice slice{low, {}, inner};
-    for (std::size_t i = 0; i < low.size(); ++i) {
-      slice.end.push_back(at.upstream[0].shape()[i] - high[i]);
-      ++slice.step[i];
-    }
-    return {compute(at.graph, std::move(slice), {at.upstream[0]}, at.where)};
-  }
-};
-
-inline std::vector<AnyTensor> Slice::gradient(const GradientContext& at) const {
-  const Shape& x = at.inputs[0].shape();
-  const Shape& y = at.upstream[0].shape();
-  if (y.elements() == 0) return {fill(at.graph, at.inputs[0].type(), 0, at.where)};
-  Pad pad{begin, {}, step, 0};
-  for (std::size_t i = 0; i < begin.size(); ++i) {
-    pad.high.push_back(x[i] - begin[i] - ((y[i] - 1) * step[i] + 1));
-    --pad.inner[i];
-  }
-  return {compute(at.graph, std::move(pad), {at.upstream[0]}, at.where)};
-}
 
 // Elements begin, begin + step, ... before end along each axis. All steps are 1 where none are given.
 template <Element T>

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times one operation of common models, forward and backward, as a step on one device.
+//   operations NAME [--seconds 0.5] [--turns yes] and the flags of a deployment
+// Prints the median microseconds, and the peak of memory beyond what the inputs take. bench/compare_operations runs all beside
+// PyTorch. --turns: see turns.hpp.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <replicator/replicator.hpp>
+
+#include "turns.hpp"
+namespace rp = replicator;
+
+namespace {
+
+using Tensor = rp::Tensor<float>;
+using Tensors = std::vector<Tensor>;
+
+struct Benchmark {
+  std::vector<rp::Shape> inputs;
+  std::function<Tensor(const Tensors&)> compute;
+};
+
+// h = tanh(x[t] + h) for all t: every slice is used once.
+Tensor slices(const Tensors& in) {
+  const Tensor x = in[0];
+  const auto row = [&](std::int64_t t) { return rp::squeeze(rp::slice_axis(x, 0, t, t + 1), 0); };
+  Tensor h = rp::tanh(row(0));
+  for (std::int64_t t = 1; t < x.shape()[0]; ++t) h = rp::tanh(row(t) + h);
+  return h;
+}
+Benchmark depthwise(std::int64_t window) {
+  return {{{8, 96, 32, 32}, {96, 1, window, window}},
+          [window](const Tensors& in) { return rp::convolution(in[0], in[1], {.padding = {window / 2, window / 2}, .groups = 96}); }};
+}
+Benchmark layer_norm(std::int64_t rows, std::int64_t columns) {
+  return {{{rows, columns}, {columns}, {columns}}, [](const Tensors& in) {
+            const auto m = rp::moments(in[0], rp::Axes{1}.kept());
+            return rp::map([](auto x, auto mean, auto variance, auto g, auto b) { return (x - mean) / sqrt(variance + 1e-5) * g + b; }, in[0], m.mean, m.variance,
+                           in[1], in[2]);
+          }};
+}
+Benchmark softmax(std::int64_t rows, std::int64_t columns) {
+  return {{{rows, columns}}, [](const Tensors& in) { return rp::softmax(in[0]); }};
+}
+Benchmark attention(const rp::Shape& shape, bool causal) {
+  return {{shape, shape, shape}, [causal](const Tensors& in) { return rp::attention(in[0], in[1], in[2], {.causal = causal}); }};
+}
+
+const std::map<std::string, Benchmark>& benchmarks() {
+  static const std::map<std::string, Benchmark> all{
+      {"slices_64", {{{64, 16, 768}}, slices}},
+      {"slices_256", {{{256, 16, 768}}, slices}},
+      {"depthwise_7x7", depthwise(7)},
+      {"depthwise_5x5", depthwise(5)},
+      {"depthwise_3x3", depthwise(3)},
+      {"layer_norm_192", layer_norm(2056, 192)},
+      {"layer_norm_96", layer_norm(8192, 96)},
+      {"softmax_257", softmax(6168, 257)},
+      {"softmax_4096", softmax(1024, 4096)},
+      {"attention_257", attention({8, 3, 257, 64}, false)},
+      {"attention_257_causal", attention({8, 3, 257, 64}, true)},
+      {"attention_1024_causal", attention({2, 4, 1024, 64}, true)},
+      {"silu", {{{3145728}}, [](const Tensors& in) { return rp::silu(in[0]); }}},
+      {"gelu_tanh", {{{3145728}}, [](const Tensors& in) { return rp::gelu(in[0]); }}},
+      {"permute", {{{8, 96, 64, 64}}, [](const Tensors& in) { return rp::transpose(in[0], {0, 2, 3, 1}); }}}};
+  return all;
+}
+
+double peak_mib() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return static_cast<double>(used.ru_maxrss) / 1024;
+}
+
+void run(int argc, char** argv) {
+  const auto deployment = rp::Deployment::from(argc, argv);
+  const auto& words = deployment.remaining;
+  if (words.empty() || !benchmarks().contains(words[0])) throw rp::BuildError{"usage: operations NAME [--seconds 0.5] [--turns yes]; the names are in operations.cpp"};
+  const Benchmark& benchmark = benchmarks().at(words[0]);
+  double seconds = 0.5;
+  bool turns = false;
+  for (std::size_t i = 1; i + 1 < words.size(); i += 2)
+    if (words[i] == "--seconds") seconds = std::atof(words[i + 1].c_str());
+    else turns |= words[i] == "--turns";
+  rp::Replicator repl{deployment};
+  auto nothing = [](const rp::InputContext&) { return rp::data::from_generator([] { return rp::Array<float>{{1}}; }); };
+  // Inputs, upstream gradient and gradients are variables, so a step copies nothing in or out.
+  auto step_fn = [&](rp::ReplicaContext& replica, Tensor) {
+    const auto made = [&](const std::string& name, const rp::Shape& shape) { return replica.variable<float>(name, shape, rp::Initializer::normal(0, 1)); };
+    Tensors inputs;
+    for (std::size_t i = 0; i < benchmark.inputs.size(); ++i) inputs.push_back(made("x" + std::to_string(i), benchmark.inputs[i]).read());
+    const Tensor y = benchmark.compute(inputs);
+    const auto gradients = rp::gradients(rp::sum(y * made("upstream", y.shape()).read()), inputs);
+    for (std::size_t i = 0; i < inputs.size(); ++i) made("gradient" + std::to_string(i), benchmark.inputs[i]).assign(gradients[i]);
+  };
+  auto train = repl.replicate(nothing, step_fn);
+  using Clock = std::chrono::steady_clock;
+  const double before = peak_mib();
+  bench::take_turns(turns, [&] {
+    train.step();
+    std::vector<double> times;
+    const auto since = [](Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); };
+    for (const auto begin = Clock::now(); times.size() < 3 || since(begin) < seconds;) {
+      const auto start = Clock::now();
+      train.step();
+      times.push_back(since(start));
+    }
+    std::sort(times.begin(), times.end());
+    std::printf("%.1f us/step, at most %.0f MiB\n", 1e6 * times[times.size() / 2], peak_mib() - before);
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(argc, argv);
+  } catch (const rp::Error& error) {
+    std::fprintf(stderr, "operations: %s\n", error.what());
+    return 1;
+  }
+}
