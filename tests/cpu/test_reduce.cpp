@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -330,6 +331,54 @@ TEST_CASE("the sum of nothing is zero, the minimum of nothing an error while bui
   c = plain_sum({0, 3}, {1}, 1);
   c.reduce.kind = ReduceKind::max;
   CHECK(run(c, 1, 0)[0].empty());
+}
+
+namespace {
+
+// One row by the loops that pass the lanes through memory.
+template <ReduceKind kind>
+float reduced_row(const std::vector<float>& row, std::int64_t lanes) {
+  namespace loops = cpu::detail;
+  std::vector<float> sums(static_cast<std::size_t>(lanes));
+  loops::clear_loop<kind, float>(sums.data(), lanes);
+  const auto n = static_cast<std::int64_t>(row.size());
+  loops::accumulate_baseline<kind, float>(sums.data(), row.data(), lanes, n / lanes);
+  loops::accumulate_baseline<kind, float>(sums.data(), row.data() + n / lanes * lanes, n % lanes, 1);
+  loops::fold_baseline<kind, float>(sums.data(), 1, lanes);
+  return sums[0];
+}
+
+template <ReduceKind kind>
+void check_rows() {
+  const auto loops = cpu::accumulate_loops(DType::float32, kind, cpu::instruction_level());
+  if (loops.reduce_units == nullptr) return;
+  std::mt19937 random{7};
+  for (std::int64_t unit = 1; unit < 300; unit += unit < 140 ? 1 : 37)
+    for (const std::int64_t lanes : {16, 32, 64}) {
+      const std::size_t rows = 5, n = static_cast<std::size_t>(unit);
+      std::vector<float> x(rows * n);
+      std::vector<bfloat16> stored(rows * n);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, std::nanf("")};
+        stored[i] = bfloat16{i % n == n / 2 && random() % 3 == 0 ? special[random() % 5] : static_cast<float>(random() % 2001) / 100 - 10};
+        x[i] = static_cast<float>(stored[i]);
+      }
+      std::vector<float> expected, found(rows), of_stored(rows);
+      for (std::size_t r = 0; r < rows; ++r) expected.push_back(reduced_row<kind>({x.begin() + static_cast<std::ptrdiff_t>(r * n), x.begin() + static_cast<std::ptrdiff_t>((r + 1) * n)}, lanes));
+      loops.reduce_units(found.data(), reinterpret_cast<const std::byte*>(x.data()), unit, rows, lanes);
+      loops.reduce_stored_units(of_stored.data(), reinterpret_cast<const std::byte*>(stored.data()), unit, rows, lanes);
+      CAPTURE(unit, lanes);
+      CHECK(std::memcmp(found.data(), expected.data(), 4 * rows) == 0);
+      CHECK(std::memcmp(of_stored.data(), expected.data(), 4 * rows) == 0);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("rows that are reduced in registers have the bits of lanes in memory") {
+  check_rows<ReduceKind::sum>();
+  check_rows<ReduceKind::min>();
+  check_rows<ReduceKind::max>();
 }
 
 TEST_CASE("a mean's sum may be stored in another dtype") {

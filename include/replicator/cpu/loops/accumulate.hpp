@@ -11,6 +11,7 @@
 #include <replicator/core/dtype.hpp>
 #include <replicator/cpu/loops/lanes.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
+#include <replicator/cpu/loops/unit_loops.hpp>
 #include <replicator/graph/map.hpp>
 
 namespace replicator::detail::cpu {
@@ -24,6 +25,10 @@ struct AccumulateLoops {
   // For j < width: lanes[j] = a balanced tree over lanes[j + p width], p < parts. `parts` is a power of two.
   void (*fold)(void* lanes, std::int64_t width, std::int64_t parts) = nullptr;
   void (*clear)(void* lanes, std::int64_t count) = nullptr;  // sets lanes to the identity
+  // Reduces `count` rows of `unit` contiguous float32 elements, one behind the other, each to one result, by 16, 32 or 64 lanes.
+  // Gives the bits of accumulate and fold. Null where there is no such loop; the second is for rows stored as bfloat16.
+  void (*reduce_units)(float* results, const std::byte* rows, std::int64_t unit, std::int64_t count, std::int64_t lanes) = nullptr;
+  void (*reduce_stored_units)(float* results, const std::byte* rows, std::int64_t unit, std::int64_t count, std::int64_t lanes) = nullptr;
 };
 
 namespace detail {
@@ -169,11 +174,23 @@ void fold_baseline(void* lanes, std::int64_t width, std::int64_t parts) {
   fold_loop<kind, T>(lanes, width, parts);
 }
 
+// The fold of reduce_units for one kept element; fold_baseline otherwise.
+template <ReduceKind kind>
+void fold_avx512(void* lanes, std::int64_t width, std::int64_t parts) {
+  if (width == 1 && parts >= tile_group && parts <= 4 * tile_group) fold_unit<kind>(static_cast<float*>(lanes), parts);
+  else fold_baseline<kind, float>(lanes, width, parts);
+}
+
 template <ReduceKind kind, class T>
 AccumulateLoops accumulate_loops_of(InstructionLevel level) {
   AccumulateLoops loops{&accumulate_baseline<kind, T>, nullptr, &fold_baseline<kind, T>, &clear_loop<kind, T>};
   if constexpr (std::is_same_v<T, float>) {
     if (level == InstructionLevel::avx512 && kind == ReduceKind::sum) loops.accumulate_stored = &sum_stored_avx512;
+    if (level == InstructionLevel::avx512) {
+      loops.fold = &fold_avx512<kind>;
+      loops.reduce_units = &reduce_units<kind, float>;
+      loops.reduce_stored_units = &reduce_units<kind, bfloat16>;
+    }
     if (level == InstructionLevel::avx512) loops.accumulate = kind == ReduceKind::sum ? &sum_avx512 : &accumulate_avx512<kind, T>;
     if (level == InstructionLevel::avx2 && kind == ReduceKind::sum) loops.accumulate = &sum_avx2;
   }

@@ -44,6 +44,10 @@ class ReductionPlan {
   const ReductionNest& nest() const { return nest_; }
   const AccumulateLoops& loops() const { return loops_; }
   std::size_t outputs() const { return outputs_; }
+  // Whether units have one kept element each and lie one behind the other, and there is a loop that reduces several of them.
+  bool takes_units() const {
+    return loops_.reduce_units != nullptr && nest_.width == 1 && nest_.rows <= ReductionNest::block && !nest_.levels.empty() && nest_.parts >= tile_group;
+  }
   std::size_t bytes(std::int64_t elements) const { return static_cast<std::size_t>(elements) * element_; }
   std::size_t scratch_bytes() const { return scratch_bytes_; }
   // Whether threads share the turns of the outermost loop and that loop is reduced. Then each turn's array is kept, and the

@@ -26,6 +26,11 @@ class ReductionWorker {
   // Takes the next `count` elements of each output's expression.
   void take(const TileProgram::ResultTiles& tiles, std::int64_t count) {
     for (std::int64_t at = 0; at < count;) {
+      if (const std::int64_t units = whole_units(count - at); units > 0) {
+        take_units(tiles, at, units);
+        at += units * unit_;
+        continue;
+      }
       const std::int64_t n = std::min(count - at, unit_ - done_);
       for (std::size_t o = 0; o < plan_.outputs(); ++o) accumulate(lanes(o), tiles[o], at, n);
       at += n;
@@ -44,6 +49,24 @@ class ReductionWorker {
     unit_ = std::min(nest.rows - before, nest.block) * nest.width;
     done_ = 0;
     for (std::size_t o = 0; o < plan_.outputs(); ++o) plan_.loops().clear(lanes(o), nest.lanes());
+  }
+
+  // How many whole units of one kept element lie in the next `count` elements, if there is a loop that takes them at once.
+  std::int64_t whole_units(std::int64_t count) const {
+    if (done_ != 0 || count < unit_ || !plan_.takes_units()) return 0;
+    const auto& levels = plan_.nest().levels;
+    return std::min(count / unit_, levels.back().extent - index_[levels.size() - 1]);
+  }
+  void take_units(const TileProgram::ResultTiles& tiles, std::int64_t at, std::int64_t units) {
+    const auto& nest = plan_.nest();
+    for (std::size_t o = 0; o < plan_.outputs(); ++o) {
+      const auto loop = tiles[o].stored ? plan_.loops().reduce_stored_units : plan_.loops().reduce_units;
+      const std::size_t element = tiles[o].stored ? sizeof(bfloat16) : plan_.bytes(1);
+      auto* results = reinterpret_cast<float*>(destination(o, nest.levels.size()));
+      loop(results, tiles[o].data + static_cast<std::size_t>(at) * element, unit_, units, nest.parts);
+    }
+    index_[nest.levels.size() - 1] += units - 1;
+    finish_turns();
   }
 
   // Accumulates `count` elements of a tile, from `at` on. First the rest of the row of lanes that was begun, then whole rows,
@@ -85,9 +108,12 @@ class ReductionWorker {
       plan_.loops().fold(lanes(o), nest.width, nest.parts);
       std::memcpy(destination(o, nest.levels.size()), lanes(o), plan_.bytes(nest.width));
     }
-    std::size_t level = nest.levels.size();
-    while (level > 0 && finish_turn(level - 1)) --level;
+    finish_turns();
     begin_unit();
+  }
+  void finish_turns() {
+    std::size_t level = plan_.nest().levels.size();
+    while (level > 0 && finish_turn(level - 1)) --level;
   }
   // Finishes a turn of the level. True if it was the last one, which also finishes a turn of the level around it.
   bool finish_turn(std::size_t level) {

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reduces rows of contiguous float32 elements, each to one result, on AVX-512. The lanes stay in registers. The order of
+// combination is that of accumulate_loop and fold_loop, so the bits are theirs too.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include <replicator/core/dtype.hpp>
+#include <replicator/cpu/loops/lanes.hpp>
+#include <replicator/graph/map.hpp>
+
+namespace replicator::detail::cpu::detail {
+
+// lane (+) x in the lanes of `mask`. If both are NaN, the sum is the lane's, as in add_to().
+template <ReduceKind kind>
+[[gnu::target("avx512f"), gnu::always_inline]] inline void combine_lanes(FloatLanes& lanes, FloatLanes x, __mmask16 mask) {
+  if constexpr (kind == ReduceKind::sum) {
+    asm("vaddps %1, %0, %0%{%2%}"
+        : "+v"(lanes)
+        : "v"(x), "Yk"(mask));
+  } else {
+    const auto a = reinterpret_cast<__m512>(lanes), b = reinterpret_cast<__m512>(x);
+    constexpr int before = kind == ReduceKind::max ? _CMP_LT_OQ : _CMP_GT_OQ;
+    const __mmask16 takes = _mm512_cmp_ps_mask(a, b, before) | _mm512_cmp_ps_mask(b, b, _CMP_UNORD_Q);
+    lanes = reinterpret_cast<FloatLanes>(_mm512_mask_mov_ps(a, takes & mask, b));
+  }
+}
+
+template <ReduceKind kind>
+[[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes identity_lanes() {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  constexpr float value = kind == ReduceKind::sum ? -0.0f : kind == ReduceKind::min ? infinity : -infinity;
+  return reinterpret_cast<FloatLanes>(_mm512_set1_ps(value));
+}
+
+// The first `count` elements (below 16) from `from`, then zeros. Reads nothing behind them.
+template <class Stored>
+[[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes load_some(const std::byte* from, std::int64_t count, __mmask16 mask) {
+  if constexpr (sizeof(Stored) == sizeof(float)) return reinterpret_cast<FloatLanes>(_mm512_maskz_loadu_ps(mask, from));
+  std::byte group[tile_group * sizeof(Stored)]{};
+  std::memcpy(group, from, static_cast<std::size_t>(count) * sizeof(Stored));
+  return load_lanes(group, Stored{});
+}
+
+// Combines the last elements of a row, `left` of them or as many as there are lanes.
+template <ReduceKind kind, class Stored>
+[[gnu::target("avx512f"), gnu::always_inline]] inline void combine_rest(FloatLanes& lanes, const std::byte* x, std::int64_t left) {
+  if (left <= 0) return;
+  if (left >= tile_group) return combine_lanes<kind>(lanes, load_lanes(x, Stored{}), all_lanes);
+  const auto mask = static_cast<__mmask16>((1u << left) - 1);
+  combine_lanes<kind>(lanes, load_some<Stored>(x, left, mask), mask);
+}
+
+// A balanced tree over 16 lanes.
+template <ReduceKind kind>
+[[gnu::target("avx512f"), gnu::always_inline]] inline float fold_group(FloatLanes lanes) {
+  auto v = reinterpret_cast<__m512>(lanes);
+  combine_lanes<kind>(lanes, reinterpret_cast<FloatLanes>(_mm512_maskz_shuffle_f32x4(all_lanes, v, v, 0x4E)), all_lanes);  // lane j and j + 8
+  v = reinterpret_cast<__m512>(lanes);
+  combine_lanes<kind>(lanes, reinterpret_cast<FloatLanes>(_mm512_maskz_shuffle_f32x4(all_lanes, v, v, 0xB1)), all_lanes);  // j and j + 4
+  v = reinterpret_cast<__m512>(lanes);
+  combine_lanes<kind>(lanes, reinterpret_cast<FloatLanes>(_mm512_maskz_permute_ps(all_lanes, v, 0x4E)), all_lanes);  // j and j + 2
+  v = reinterpret_cast<__m512>(lanes);
+  combine_lanes<kind>(lanes, reinterpret_cast<FloatLanes>(_mm512_maskz_permute_ps(all_lanes, v, 0xB1)), all_lanes);  // j and j + 1
+  return lanes[0];
+}
+
+// One row of `unit` elements by `groups` groups of 16 lanes.
+template <ReduceKind kind, class Stored, int groups>
+[[gnu::target("avx512f"), gnu::always_inline]] inline float reduce_unit(const std::byte* x, std::int64_t unit) {
+  constexpr std::size_t group = tile_group * sizeof(Stored);
+  FloatLanes a = identity_lanes<kind>(), b = a, c = a, d = a;  // four variables, because an array would lie in memory
+  for (; unit >= groups * tile_group; unit -= groups * tile_group, x += groups * group) {
+    combine_lanes<kind>(a, load_lanes(x, Stored{}), all_lanes);
+    if constexpr (groups >= 2) combine_lanes<kind>(b, load_lanes(x + group, Stored{}), all_lanes);
+    if constexpr (groups == 4) {
+      combine_lanes<kind>(c, load_lanes(x + 2 * group, Stored{}), all_lanes);
+      combine_lanes<kind>(d, load_lanes(x + 3 * group, Stored{}), all_lanes);
+    }
+  }
+  combine_rest<kind, Stored>(a, x, unit);
+  if constexpr (groups >= 2) combine_rest<kind, Stored>(b, x + group, unit - tile_group);
+  if constexpr (groups == 4) {
+    combine_rest<kind, Stored>(c, x + 2 * group, unit - 2 * tile_group);
+    combine_rest<kind, Stored>(d, x + 3 * group, unit - 3 * tile_group);
+    combine_lanes<kind>(a, c, all_lanes), combine_lanes<kind>(b, d, all_lanes);
+  }
+  if constexpr (groups >= 2) combine_lanes<kind>(a, b, all_lanes);
+  return fold_group<kind>(a);
+}
+
+// Reduces `count` rows of `unit` elements that lie one behind the other, with 16, 32 or 64 lanes.
+template <ReduceKind kind, class Stored>
+[[gnu::target("avx512f")]] void reduce_units(float* results, const std::byte* x, std::int64_t unit, std::int64_t count, std::int64_t lanes) {
+  const std::size_t bytes = static_cast<std::size_t>(unit) * sizeof(Stored);
+  for (std::int64_t i = 0; i < count; ++i, x += bytes)
+    results[i] = lanes == 64 ? reduce_unit<kind, Stored, 4>(x, unit) : lanes == 32 ? reduce_unit<kind, Stored, 2>(x, unit)
+                                                                                   : reduce_unit<kind, Stored, 1>(x, unit);
+}
+
+// fold_loop for one kept element.
+template <ReduceKind kind>
+[[gnu::target("avx512f")]] void fold_unit(float* lanes, std::int64_t count) {
+  const auto* x = reinterpret_cast<const std::byte*>(lanes);
+  *lanes = count == 64 ? reduce_unit<kind, float, 4>(x, 64) : count == 32 ? reduce_unit<kind, float, 2>(x, 32) : reduce_unit<kind, float, 1>(x, 16);
+}
+
+}  // namespace replicator::detail::cpu::detail
