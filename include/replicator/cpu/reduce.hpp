@@ -48,7 +48,7 @@ class ReduceExecutable final : public Executable {
       : loops_{storage_loops(reduce.domain, layout)},
         compute_{reduce.expression->compute},
         accumulate_{accumulate_loops(compute_, reduce.kind, instruction_level())},
-        program_{*reduce.expression, request.inputs, reduce.domain, loops_, {}, accumulate_.accumulate_stored != nullptr},
+        program_{*reduce.expression, request.inputs, reduce.domain, loops_, {}, accumulate_.accumulate_stored != nullptr, ReductionNest{loops_, reduce.axes}.row()},
         stored_{reduce.dtypes},
         threads_{program_.tiles() < 32 ? 1 : request.threads},
         plan_{ReductionNest{loops_, reduce.axes}, accumulate_, size_of(compute_), widest(), stored_.size(), threads_} {

@@ -84,23 +84,30 @@ class BroadcastOperand {
 
   // Number of elements over which only one period of the operand is read. Tiles should end at multiples of it.
   std::int64_t stretch() const { return stretch_; }
+  // Number of elements along the innermost loop.
+  std::int64_t run() const { return run_; }
 
   // The stretch that was presented last. Each thread has one per operand.
   struct State {
     std::int64_t begin = 0;
     std::int64_t end = 0;
     TileOperand operand;
+    // Where the pattern is longer than a group: the buffer holds so many elements of it, from one that lies `phase` behind the
+    // beginning of a period.
+    std::int64_t copied = 0;
+    std::int64_t phase = 0;
   };
 
   // Presents elements [position, position + count) of the domain, in whole groups. They are in `buffer`, or where they lie in the operand.
   TileOperand present(const std::byte* operand, std::byte* buffer, std::int64_t position, std::int64_t count, State& state) const {
-    if (position >= state.begin && position + count <= state.end) return state.operand;
     const auto group = static_cast<std::int64_t>(tile_group * element_);
     const std::int64_t inside = position % stretch_;
     const std::int64_t phase = inside % period_;
+    if (position >= state.begin && position + count <= state.end && (state.copied == 0 || (count <= state.copied && phase == state.phase)))
+      return state.operand;
     const std::byte* base = operand + static_cast<std::size_t>(offset_of(position - inside)) * element_;
     const bool unit = loops_.back().stride == 1;
-    state.end = 0;
+    state = {};
     if (inside + count <= stretch_ && tile_group % period_ == 0) {
       state = {position - inside, position - inside + stretch_, {base, 0}};
       if (phase != 0) state.begin = state.end = 0;  // another tile may begin elsewhere in the period
@@ -112,6 +119,7 @@ class BroadcastOperand {
     }
     if (unit && phase + count <= period_ && count % tile_group == 0) return {base + static_cast<std::size_t>(phase) * element_, group};
     fill(operand, buffer, position, count);
+    if (inside + count <= stretch_) state = {position - inside, position - inside + stretch_, {buffer, group}, count, phase};
     return {buffer, group};
   }
 

@@ -37,6 +37,8 @@ struct ReductionNest {
   }
 
   std::int64_t lanes() const { return width * parts; }
+  // Elements of a row that is reduced to one; 0 where rows are not contiguous.
+  std::int64_t row() const { return width == 1 && !levels.empty() ? rows : 0; }
   // Number of turns of the outermost loop, and number of elements of the domain inside one turn.
   std::int64_t outer_turns() const { return levels.empty() ? 1 : levels[0].extent; }
   std::int64_t outer_elements() const { return levels.empty() ? rows * width : levels[0].turns; }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,12 +31,13 @@ class TileProgram {
 
  public:
   // `stored` is the dtype of each output in memory. It is empty where the outputs are only shown, tile by tile (Reduce). With
-  // `shows_stored`, an output that is just a bfloat16 input is then shown as it is stored.
+  // `shows_stored`, an output that is just a bfloat16 input is then shown as it is stored. Tiles have whole rows of `row` elements,
+  // if several fit into one.
   TileProgram(const Expression& expression, std::span<const TensorType> inputs, const Shape& domain,
-              const std::vector<StorageLoop>& loops, std::span<const DType> stored, bool shows_stored = false)
+              const std::vector<StorageLoop>& loops, std::span<const DType> stored, bool shows_stored = false, std::int64_t row = 0)
       : compute_{expression.compute}, outputs_{stored.begin(), stored.end()}, shows_stored_{shows_stored}, elements_{domain.elements()} {
     for (const auto& input : inputs) add_input(input, domain, loops);
-    choose_tile();
+    choose_tile(row);
     compile(expression);
     for (const auto& input : inputs_) widest_ = std::max(widest_, input.element);
     for (const auto dtype : outputs_) widest_ = std::max(widest_, size_of(dtype));
@@ -127,14 +129,18 @@ class TileProgram {
     inputs_.push_back({input.dtype, size_of(input.dtype), linear, BroadcastOperand{std::move(seen), size_of(input.dtype)}});
   }
 
-  // At most 1,024 elements. If possible, a divisor of the shortest stretch over which a small operand repeats.
-  void choose_tile() {
+  // At most 1,024 elements. If possible, a divisor of the shortest stretch over which a small operand repeats, or else a multiple
+  // of a row.
+  void choose_tile(std::int64_t row) {
     constexpr std::int64_t longest = 1024;
     std::int64_t stretch = longest;
     for (const auto& input : inputs_)
       if (!input.linear && input.broadcast.stretch() < elements_)
         stretch = std::min(stretch == longest ? input.broadcast.stretch() : stretch, input.broadcast.stretch());
-    tile_ = longest;
+    for (const auto& input : inputs_)
+      if (!input.linear && row == 0) row = input.broadcast.run();
+    const std::int64_t rows = row == 0 ? 1 : std::lcm(row, tile_group);
+    tile_ = longest / rows == 0 ? longest : longest / rows * rows;
     for (std::int64_t candidate = longest; candidate >= longest / 4; candidate -= tile_group)
       if (stretch % candidate == 0) {
         tile_ = candidate;
