@@ -66,6 +66,8 @@ TEST_CASE("float functions are within one unit in the last place") {
   ERROR_BELOW(float, log, 1, 0.5, 2);
   ERROR_BELOW(float, tanh, 1, -10, 10);
   ERROR_BELOW(float, tanh, 1, 1e-10, 1);
+  ERROR_BELOW(float, erf, 1, -5, 5);
+  ERROR_BELOW(float, erf, 1, 1e-44, 1);
   ERROR_BELOW(float, sin, 1, -1e5, 1e5);
   ERROR_BELOW(float, sin, 1, 1e-10, 4);
   ERROR_BELOW(float, cos, 1, -1e5, 1e5);
@@ -77,6 +79,8 @@ TEST_CASE("double functions are within one unit in the last place, tanh within t
   ERROR_BELOW(double, log, 1, 0.5, 2);
   ERROR_BELOW(double, tanh, 3, -20, 20);
   ERROR_BELOW(double, tanh, 3, 1e-10, 1);
+  ERROR_BELOW(double, erf, 1, -7, 7);
+  ERROR_BELOW(double, erf, 1, 1e-310, 1);
   ERROR_BELOW(double, sin, 1, -1e5, 1e5);
   ERROR_BELOW(double, sin, 1, 1e-10, 4);
   ERROR_BELOW(double, cos, 1, -1e5, 1e5);
@@ -103,6 +107,7 @@ TEMPLATE_TEST_CASE("zeros, infinities, NaN, denormals and negative arguments are
     AGREES(exp);
     AGREES(log);
     AGREES(tanh);
+    AGREES(erf);
     AGREES(floor);
     if (std::abs(x) < 1e5 || !std::isfinite(x)) {
       AGREES(sin);

@@ -22,7 +22,7 @@ constexpr DType computes[] = {DType::float32, DType::float64, DType::int32, DTyp
 constexpr DType dtypes[] = {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8, DType::boolean};
 
 bool is_approximate(ScalarOp op) {
-  return op == ScalarOp::exponential || op == ScalarOp::logarithm || op == ScalarOp::hyperbolic_tangent || op == ScalarOp::sine ||
+  return op == ScalarOp::exponential || op == ScalarOp::logarithm || op == ScalarOp::hyperbolic_tangent || op == ScalarOp::error_function || op == ScalarOp::sine ||
          op == ScalarOp::cosine || op == ScalarOp::power;
 }
 bool needs_floating(ScalarOp op) { return op == ScalarOp::square_root || (op >= ScalarOp::exponential && op <= ScalarOp::cosine); }

@@ -105,9 +105,9 @@ TEST_CASE("the gradient of a gradient through slices is that of the formula") {
   const Array<float> values{{4}, {1, 2, 3, 4}};
   const auto x = input(graph, values, 0);
   const auto first = slice_axis(x, 0, 0, 2), second = slice_axis(x, 0, 2, 4);
-  const auto y = sum(first * first * second);                       // x0^2 x2 + x1^2 x3
-  const auto slope = gradient(y, x);                                // 2 x0 x2, 2 x1 x3, x0^2, x1^2
-  const auto curvature = gradient(sum(slope * slope), x);           // of 4 x0^2 x2^2 + x0^4, likewise
+  const auto y = sum(first * first * second);              // x0^2 x2 + x1^2 x3
+  const auto slope = gradient(y, x);                       // 2 x0 x2, 2 x1 x3, x0^2, x1^2
+  const auto curvature = gradient(sum(slope * slope), x);  // of 4 x0^2 x2^2 + x0^4, likewise
   const auto at = [&](Tensor<float> t) { return doubles(evaluate(t, std::vector{values.any()})); };
   CHECK(at(slope) == std::vector<double>{6, 16, 1, 4});
   CHECK(at(curvature) == std::vector<double>{8 * 9 + 4, 8 * 2 * 16 + 4 * 8, 8 * 3, 8 * 4 * 4});

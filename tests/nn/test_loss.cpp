@@ -93,6 +93,23 @@ TEST_CASE("a label outside of the classes gives NaN for its example and leaves t
   CHECK(std::isfinite(found[3]));
 }
 
+TEST_CASE("an ignored label has loss 0 and no gradient, with and without smoothing") {
+  const double smoothing = GENERATE(0.0, 0.1);
+  const auto x = random_array<double>({3, 4}, 6);
+  const Labels labels{{3}, {1, -100, 3}};
+  rp::Graph graph;
+  const auto logits = input(graph, x, 0);
+  const auto losses = rp::softmax_cross_entropy(logits, input(graph, labels, 1), {.label_smoothing = smoothing, .ignored = -100});
+  const rp::Value wanted[] = {losses.any().value(), rp::gradient(losses, logits).any().value()};
+  const auto found = evaluate(graph, wanted, std::vector{x.any(), labels.any()});
+  const auto expected = cross_entropy(x, Labels{{3}, {1, 0, 3}}, smoothing);
+  const auto values = doubles(found[0]);
+  CHECK(values[0] == Approx(expected[0]).epsilon(1e-12));
+  CHECK(values[1] == 0);
+  CHECK(values[2] == Approx(expected[2]).epsilon(1e-12));
+  for (std::size_t i = 0; i < 12; ++i) CHECK((doubles(found[1])[i] == 0) == (i / 4 == 1));
+}
+
 TEST_CASE("losses and softmax agree with finite differences to second order") {
   const Labels labels{{3}, {1, 0, 3}};
   const Function losses[] = {

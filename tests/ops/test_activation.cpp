@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include <replicator/cpu/map.hpp>
 #include <replicator/graph/passes/optimise.hpp>
@@ -34,6 +36,10 @@ const Case cases[] = {
     {"silu", [](Tensor<double> x) { return silu(x); }, [](double x) { return x / (1 + std::exp(-x)); }, 0.5},
     {"gelu", [](Tensor<double> x) { return gelu(x); },
      [](double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }, 0.5},
+    {"exact gelu", [](Tensor<double> x) { return gelu(x, Gelu::exact); }, [](double x) { return x / 2 * std::erfc(-x * M_SQRT1_2); }, 0.5},
+    {"relu6", [](Tensor<double> x) { return relu6(x); }, [](double x) { return std::clamp(x, 0.0, 6.0); }, 0},
+    {"hardsigmoid", [](Tensor<double> x) { return hardsigmoid(x); }, [](double x) { return std::clamp(x + 3, 0.0, 6.0) / 6; }, 1.0 / 6},
+    {"hardswish", [](Tensor<double> x) { return hardswish(x); }, [](double x) { return x * std::clamp(x + 3, 0.0, 6.0) / 6; }, 0.5},
     {"leaky_relu", [](Tensor<double> x) { return leaky_relu(x, 0.2); }, [](double x) { return x > 0 ? x : 0.2 * x; },
      0.2},
     {"elu", [](Tensor<double> x) { return elu(x, 1.5); }, [](double x) { return x > 0 ? x : 1.5 * std::expm1(x); },

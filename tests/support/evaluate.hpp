@@ -135,6 +135,7 @@ inline double scalar(const Expression& e, const ScalarInstruction& i, const std:
     case ScalarOp::exponential: return std::exp(a);
     case ScalarOp::logarithm: return std::log(a);
     case ScalarOp::hyperbolic_tangent: return std::tanh(a);
+    case ScalarOp::error_function: return std::erf(a);
     case ScalarOp::sine: return std::sin(a);
     case ScalarOp::cosine: return std::cos(a);
     case ScalarOp::floor: return std::floor(a);

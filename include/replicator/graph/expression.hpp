@@ -29,6 +29,7 @@ enum class ScalarOp : std::uint8_t {
   exponential,
   logarithm,
   hyperbolic_tangent,
+  error_function,
   sine,
   cosine,
   floor,
@@ -63,7 +64,7 @@ constexpr int operands_of(ScalarOp op) {
 }
 
 constexpr std::string_view name_of(ScalarOp op) {
-  constexpr std::string_view names[] = {"input", "constant", "negate", "abs", "sign", "sqrt", "exp", "log", "tanh",
+  constexpr std::string_view names[] = {"input", "constant", "negate", "abs", "sign", "sqrt", "exp", "log", "tanh", "erf",
                                         "sin", "cos", "floor", "relu", "not", "add", "sub", "mul", "div", "min", "max",
                                         "pow", "less", "less_equal", "equal", "and", "or", "select", "fma"};
   return names[static_cast<std::size_t>(op)];

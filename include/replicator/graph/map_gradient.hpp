@@ -96,6 +96,11 @@ class ExpressionGradient {
       case ScalarOp::hyperbolic_tangent:
         accumulate(f.a, mul(u, apply(ScalarOp::subtract, result_.constant(1), mul(out, out))));
         break;
+      case ScalarOp::error_function: {  // 2 / sqrt(pi) exp(-a^2)
+        const auto bell = apply(ScalarOp::exponential, neg(mul(a, a)));
+        accumulate(f.a, mul(u, mul(result_.constant(1.12837916709551257390), bell)));
+        break;
+      }
       case ScalarOp::sine: accumulate(f.a, mul(u, apply(ScalarOp::cosine, a))); break;
       case ScalarOp::cosine: accumulate(f.a, neg(mul(u, apply(ScalarOp::sine, a)))); break;
       case ScalarOp::rectify: accumulate(f.a, choose(apply(ScalarOp::less_equal, out, zero()), zero(), u)); break;

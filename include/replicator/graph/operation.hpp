@@ -134,7 +134,7 @@ class AnyOperation {
       return {};
     }
     bool has_sum() const override {
-      return requires(Graph& graph, std::span<const AnyTensor> results, Location where) { Op::sum(graph, results, where); };
+      return requires(Graph & graph, std::span<const AnyTensor> results, Location where) { Op::sum(graph, results, where); };
     }
     AnyTensor sum([[maybe_unused]] Graph& graph, [[maybe_unused]] std::span<const AnyTensor> results, [[maybe_unused]] Location where) const override {
       if constexpr (requires { Op::sum(graph, results, where); }) return Op::sum(graph, results, where);

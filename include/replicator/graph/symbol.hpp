@@ -62,6 +62,7 @@ class Symbol {
   friend Symbol exp(Symbol a) { return a.with(detail::ScalarOp::exponential); }
   friend Symbol log(Symbol a) { return a.with(detail::ScalarOp::logarithm); }
   friend Symbol tanh(Symbol a) { return a.with(detail::ScalarOp::hyperbolic_tangent); }
+  friend Symbol erf(Symbol a) { return a.with(detail::ScalarOp::error_function); }
   friend Symbol sin(Symbol a) { return a.with(detail::ScalarOp::sine); }
   friend Symbol cos(Symbol a) { return a.with(detail::ScalarOp::cosine); }
   friend Symbol floor(Symbol a) { return a.with(detail::ScalarOp::floor); }

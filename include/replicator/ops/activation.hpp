@@ -98,14 +98,46 @@ Tensor<T> silu(Tensor<T> x, std::source_location where = std::source_location::c
   return Tensor<T>{apply(detail::ScalarOp::multiply, {x.any(), compute(x.graph(), Sigmoid{}, {x}, where)}, where)};
 }
 
-// x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): the authors' approximation of x Phi(x), and PyTorch's approximate="tanh".
-// It is within 5e-4 of x Phi(x). Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
+enum class Gelu {
+  tanh,  // x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): PyTorch's approximate="tanh", within 5e-4 of the exact one
+  exact  // x Phi(x) = x / 2 (1 + erf(x / sqrt(2))): PyTorch's default
+};
+
+// x Phi(x), or the authors' approximation. Phi is the distribution function of the normal distribution.
+// Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
 template <FloatingElement T>
-Tensor<T> gelu(Tensor<T> x, std::source_location where = std::source_location::current()) {
+Tensor<T> gelu(Tensor<T> x, Gelu formula = Gelu::tanh, std::source_location where = std::source_location::current()) {
   constexpr double root = 0.797884560802865355880;  // sqrt(2 / pi)
+  if (formula == Gelu::exact) {
+    constexpr double half_root = 0.707106781186547524401;  // 1 / sqrt(2)
+    return Tensor<T>{detail::map_at(
+        x.graph(), dtype_of<T>, where, [](Symbol v) { return 0.5 * v * (1 + erf(v * half_root)); }, x)};
+  }
   return Tensor<T>{detail::map_at(
       x.graph(), dtype_of<T>, where, [](Symbol v) { return 0.5 * v * (1 + tanh(root * v * (1 + 0.044715 * (v * v)))); },
       x)};
+}
+
+// The smaller of relu(x) and 6. Source: Howard et al., "MobileNets", 2017.
+template <FloatingElement T>
+Tensor<T> relu6(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::map_at(
+      x.graph(), dtype_of<T>, where, [](Symbol v) { return min(relu(v), 6); }, x)};
+}
+
+// relu6(x + 3) / 6, a sigmoid made of straight lines.
+// Source: Howard et al., "Searching for MobileNetV3", 2019.
+template <FloatingElement T>
+Tensor<T> hardsigmoid(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::map_at(
+      x.graph(), dtype_of<T>, where, [](Symbol v) { return min(relu(v + 3), 6) / 6; }, x)};
+}
+
+// x hardsigmoid(x). Source: Howard et al., "Searching for MobileNetV3", 2019.
+template <FloatingElement T>
+Tensor<T> hardswish(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::map_at(
+      x.graph(), dtype_of<T>, where, [](Symbol v) { return v * (min(relu(v + 3), 6) / 6); }, x)};
 }
 
 // x > 0 ? x : slope x. Source: Maas, Hannun, Ng, "Rectifier nonlinearities improve neural network acoustic models", 2013.

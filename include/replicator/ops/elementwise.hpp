@@ -105,6 +105,11 @@ template <FloatingElement T>
 Tensor<T> tanh(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(detail::ScalarOp::hyperbolic_tangent, x, where);
 }
+// The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x; in [-1, 1].
+template <FloatingElement T>
+Tensor<T> erf(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return detail::unary(detail::ScalarOp::error_function, x, where);
+}
 // The sine of x in radians; NaN beyond 2^30.
 template <FloatingElement T>
 Tensor<T> sin(Tensor<T> x, std::source_location where = std::source_location::current()) {

@@ -146,6 +146,8 @@ template <ScalarOp op, class T>
     return vm::log(a);
   } else if constexpr (op == ScalarOp::hyperbolic_tangent) {
     return vm::tanh(a);
+  } else if constexpr (op == ScalarOp::error_function) {
+    return vm::erf(a);
   } else if constexpr (op == ScalarOp::sine) {
     return vm::sin(a);
   } else {

@@ -34,7 +34,8 @@ template <ReduceKind kind>
 template <ReduceKind kind>
 [[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes identity_lanes() {
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  constexpr float value = kind == ReduceKind::sum ? -0.0f : kind == ReduceKind::min ? infinity : -infinity;
+  constexpr float value = kind == ReduceKind::sum ? -0.0f : kind == ReduceKind::min ? infinity
+                                                                                    : -infinity;
   return reinterpret_cast<FloatLanes>(_mm512_set1_ps(value));
 }
 
@@ -107,7 +108,8 @@ template <ReduceKind kind, class Stored>
 template <ReduceKind kind>
 [[gnu::target("avx512f")]] void fold_unit(float* lanes, std::int64_t count) {
   const auto* x = reinterpret_cast<const std::byte*>(lanes);
-  *lanes = count == 64 ? reduce_unit<kind, float, 4>(x, 64) : count == 32 ? reduce_unit<kind, float, 2>(x, 32) : reduce_unit<kind, float, 1>(x, 16);
+  *lanes = count == 64 ? reduce_unit<kind, float, 4>(x, 64) : count == 32 ? reduce_unit<kind, float, 2>(x, 32)
+                                                                          : reduce_unit<kind, float, 1>(x, 16);
 }
 
 }  // namespace replicator::detail::cpu::detail

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// exp, log, tanh, sin, cos and pow in double, and the pieces that both precisions share, without branches, calls or tables. They
+// exp, log, tanh, erf, sin, cos and pow in double, and the pieces that both precisions share, without branches, calls or tables. They
 // vectorise in a plain loop, and every lane computes the same bits. Nothing here may be contracted to FMA.
 //
 // Errors in units of the last place of the result: 1 for float; for double 1, but 3 for tanh. Denormal arguments and results,
 // zeros, infinities and NaN follow C's Annex F. Sine and cosine lose accuracy for magnitudes beyond 2^28 (float) or 2^20
 // (double), and give NaN beyond 2^30.
 //
-// Source of the algorithms and coefficients: fdlibm (FreeBSD msun e_exp, e_log, e_pow, s_expm1, k_sin, k_cos, k_sinf,
+// Source of the algorithms and coefficients: fdlibm (FreeBSD msun e_exp, e_log, e_pow, s_erf, s_expm1, k_sin, k_cos, k_sinf,
 // k_cosf), rewritten without branches. "Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission
 // to use, copy, modify, and distribute this software is freely granted, provided that this notice is preserved."
 #pragma once
@@ -147,6 +147,46 @@ struct ReducedExponent {
   return choose(x != x, x, with_sign(choose(a < 0x1p-28, a, y), x));
 }
 
+// x with only the upper half of its bits.
+[[gnu::always_inline]] inline double high_part(double x) {
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & 0xFFFFFFFF00000000u);
+}
+
+[[gnu::always_inline]] inline double erf(double x) {
+  const double a = magnitude(x);
+  const double z = x * x;
+  const double near_zero = (1.28379167095512558561e-01 + z * (-3.25042107247001499370e-01 + z * (-2.84817495755985104766e-02 +
+                           z * (-5.77027029648944159157e-03 + z * -2.37630166566501626084e-05)))) /
+                           (1.0 + z * (3.97917223959155352819e-01 + z * (6.50222499887672944485e-02 + z * (5.08130628187576562776e-03 +
+                           z * (1.32494738004321644526e-04 + z * -3.96022827877536812320e-06)))));
+  const double s = a - 1.0;
+  const double near_one = (-2.36211856075265944077e-03 + s * (4.14856118683748331666e-01 + s * (-3.72207876035701323847e-01 +
+                          s * (3.18346619901161753674e-01 + s * (-1.10894694282396677476e-01 + s * (3.54783043256182359371e-02 +
+                          s * -2.16637559486879084300e-03)))))) /
+                          (1.0 + s * (1.06420880400844228286e-01 + s * (5.40397917702171048937e-01 + s * (7.18286544141962662868e-02 +
+                          s * (1.26171219808761642112e-01 + s * (1.36370839120290507362e-02 + s * 1.19844998467991074170e-02))))));
+  // Further away 1 - exp(-c^2 - 0.5625 + ratio) / c, with ratios of polynomials in 1 / c^2.
+  const double c = choose(a < 6.0, choose(a > 1.0, a, 1.0), 6.0);
+  const double w = 1.0 / (c * c);
+  const double lower = (-9.86494403484714822705e-03 + w * (-6.93858572707181764372e-01 + w * (-1.05586262253232909814e+01 +
+                       w * (-6.23753324503260060396e+01 + w * (-1.62396669462573470355e+02 + w * (-1.84605092906711035994e+02 +
+                       w * (-8.12874355063065934246e+01 + w * -9.81432934416914548592e+00))))))) /
+                       (1.0 + w * (1.96512716674392571292e+01 + w * (1.37657754143519042600e+02 + w * (4.34565877475229228821e+02 +
+                       w * (6.45387271733267880336e+02 + w * (4.29008140027567833386e+02 + w * (1.08635005541779435134e+02 +
+                       w * (6.57024977031928170135e+00 + w * -6.04244152148580987438e-02))))))));
+  const double upper = (-9.86494292470009928597e-03 + w * (-7.99283237680523006574e-01 + w * (-1.77579549177547519889e+01 +
+                       w * (-1.60636384855821916062e+02 + w * (-6.37566443368389627722e+02 + w * (-1.02509513161107724954e+03 +
+                       w * -4.83519191608651397019e+02)))))) /
+                       (1.0 + w * (3.03380607434824582924e+01 + w * (3.25792512996573918826e+02 + w * (1.53672958608443695994e+03 +
+                       w * (3.19985821950859553908e+03 + w * (2.55305040643316442583e+03 + w * (4.74528541206955367215e+02 +
+                       w * -2.24409524465858183362e+01)))))));
+  const double ratio = choose(c < 1.0 / 0.35, lower, upper);
+  const double high = high_part(c);
+  const double far = 1.0 - exp(-high * high - 0.5625) * exp((high - c) * (high + c) + ratio) / c;
+  const double large = choose(a < 1.25, 8.45062911510467529297e-01 + near_one, choose(a < 6.0, far, 1.0));
+  return choose(x != x, x, choose(a < 0.84375, x + x * near_zero, with_sign(large, x)));
+}
+
 struct ReducedAngle {
   double r, tail;
   std::uint64_t quadrant;  // in the low two bits
@@ -186,11 +226,6 @@ struct ReducedAngle {
 }
 [[gnu::always_inline]] inline double sin(double x) { return choose(magnitude(x) < 0x1p-27, x, sine_from(x, 0)); }
 [[gnu::always_inline]] inline double cos(double x) { return sine_from(x, 1); }
-
-// x with only the upper half of its bits.
-[[gnu::always_inline]] inline double high_part(double x) {
-  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & 0xFFFFFFFF00000000u);
-}
 
 // The special cases of x^y; `finite` is |x|^y where x and y are finite and x is not zero.
 template <class T>

@@ -27,6 +27,7 @@ __device__ T apply(ScalarOp op, T a, T b, T c) {
     case ScalarOp::exponential: return exponential(a);
     case ScalarOp::logarithm: return logarithm(a);
     case ScalarOp::hyperbolic_tangent: return hyperbolic_tangent(a);
+    case ScalarOp::error_function: return error_function(a);
     case ScalarOp::sine: return sine(a);
     case ScalarOp::cosine: return cosine(a);
     case ScalarOp::floor: return rounded_down(a);

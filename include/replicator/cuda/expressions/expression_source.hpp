@@ -43,7 +43,7 @@ inline constexpr std::size_t most_instructions_at_once = 64;
 namespace detail {
 
 constexpr std::string_view device_function(ScalarOp op) {
-  constexpr std::string_view names[] = {"", "", "negate", "absolute", "sign", "square_root", "exponential", "logarithm", "hyperbolic_tangent",
+  constexpr std::string_view names[] = {"", "", "negate", "absolute", "sign", "square_root", "exponential", "logarithm", "hyperbolic_tangent", "error_function",
                                         "sine", "cosine", "rounded_down", "rectify", "logical_not", "plus", "minus", "times", "quotient",
                                         "minimum", "maximum", "power", "less", "less_equal", "equal", "logical_and", "logical_or", "select",
                                         "fused_multiply_add"};

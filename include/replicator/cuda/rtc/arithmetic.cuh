@@ -115,6 +115,12 @@ __device__ T hyperbolic_tangent(T a) {
   else return a;
 }
 template <class T>
+__device__ T error_function(T a) {
+  if constexpr (is_float<T>) return ::erff(a);
+  else if constexpr (is_double<T>) return ::erf(a);
+  else return a;
+}
+template <class T>
 __device__ T sine(T a) {
   if constexpr (is_float<T>) return ::sinf(a);
   else if constexpr (is_double<T>) return ::sin(a);

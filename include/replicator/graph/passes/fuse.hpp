@@ -21,8 +21,8 @@ inline constexpr std::size_t most_fused_inputs = 8;
 
 // Whether a scalar operation is too expensive to be computed twice.
 inline bool expensive(ScalarOp op) {
-  return op == ScalarOp::exponential || op == ScalarOp::logarithm || op == ScalarOp::hyperbolic_tangent || op == ScalarOp::sine ||
-         op == ScalarOp::cosine || op == ScalarOp::power;
+  return op == ScalarOp::exponential || op == ScalarOp::logarithm || op == ScalarOp::hyperbolic_tangent ||
+         op == ScalarOp::error_function || op == ScalarOp::sine || op == ScalarOp::cosine || op == ScalarOp::power;
 }
 
 // An elementwise node as an expression on values of the new graph.

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <source_location>
 #include <string>
 
@@ -79,6 +81,8 @@ Tensor<T> log_sum_exp(Tensor<T> x, std::int64_t axis = -1, std::source_location 
 
 struct CrossEntropyOptions {
   double label_smoothing = 0;  // this part of the target is spread evenly over all classes (Szegedy et al., 2016)
+  // An example with this label has loss 0 and no gradient. The mean over the others is sum(loss) / sum(label != ignored).
+  std::optional<std::int64_t> ignored = {};
 };
 
 // The loss of each example: logits [.., C], labels [..] in [0, C) -> [..]. A label outside of [0, C) gives NaN.
@@ -112,7 +116,8 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
   return Tensor<T>{detail::map_at(
       graph, dtype_of<T>, where,
       [&](Symbol t, Symbol h, Symbol label) {
-        return select(label >= 0 && label < classes, log(t) - h, std::numeric_limits<double>::quiet_NaN());
+        const Symbol loss = select(label >= 0 && label < classes, log(t) - h, std::numeric_limits<double>::quiet_NaN());
+        return options.ignored ? select(label == *options.ignored, 0, loss) : loss;
       },
       total, target, labels)};
 }
