@@ -76,6 +76,51 @@ TEST_CASE("causal attention sees nothing that comes later") {
   for (std::size_t i = 0; i < 4 * 3; ++i) CHECK(found[i] == later[i]);
 }
 
+TEST_CASE("long causal attention, in blocks of queries, is that of the definition, with masks of any shape too") {
+  const std::int64_t places = GENERATE(257, 600);
+  Attention a{{2, places, 2}, {2, places, 2}, {2, places, 1}};
+  check_close(a.run({.causal = true}), attend(a.q, a.k, a.v, std::sqrt(0.5), [](auto query, auto key) { return key <= query; }));
+  const Shape shape = GENERATE_COPY(Shape{places}, Shape{places, 1}, Shape{1, places, places});
+  Array<bool> seen{shape};
+  for (std::int64_t i = 0; i < seen.size(); ++i) seen[i] = i % 7 != 3;
+  const auto masked = a({.causal = true, .mask = input(a.graph, seen, 3)});
+  const auto expected = attend(a.q, a.k, a.v, std::sqrt(0.5), [&](auto query, auto key) {
+    return key <= query && seen[shape.rank() == 1 ? key : shape.rank() == 2 ? query
+                                                                            : query * places + key];
+  });
+  const auto found = doubles(evaluate(masked, std::vector{a.q.any(), a.k.any(), a.v.any(), seen.any()}));
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (std::isnan(expected[i])) CHECK(std::isnan(found[i]));
+    else CHECK(found[i] == Approx(expected[i]).margin(1e-12));
+  }
+}
+
+TEST_CASE("the gradient of long causal attention is that of short ones put together") {
+  // Queries see only keys of their own half, so two halves alone have the same gradients.
+  const std::int64_t half = 200;
+  Attention whole{{1, 2 * half, 2}, {1, 2 * half, 2}, {1, 2 * half, 2}};
+  const auto inputs = [](Attention& a) { return std::vector{a.q.any(), a.k.any(), a.v.any()}; };
+  const auto gradients_of = [&](Attention& a, const AttentionOptions& options) {
+    const Tensor<double> q = input(a.graph, a.q, 0), k = input(a.graph, a.k, 1), v = input(a.graph, a.v, 2);
+    const auto y = attention(q, k, v, options);
+    std::vector<std::vector<double>> result;
+    for (const auto& gradient : gradients(sum(y * y), std::vector{q, k, v})) result.push_back(doubles(evaluate(gradient, inputs(a))));
+    return result;
+  };
+  Array<bool> own{{2 * half, 2 * half}};
+  for (std::int64_t i = 0; i < own.size(); ++i) own[i] = i / (2 * half) / half == i % (2 * half) / half;
+  const auto found = gradients_of(whole, {.causal = true, .mask = constant(whole.graph, own)});
+  for (const std::int64_t part : {0, 1}) {
+    Attention alone{{1, half, 2}, {1, half, 2}, {1, half, 2}};
+    for (auto [to, from] : {std::pair{&alone.q, &whole.q}, std::pair{&alone.k, &whole.k}, std::pair{&alone.v, &whole.v}})
+      for (std::int64_t i = 0; i < to->size(); ++i) (*to)[i] = (*from)[part * 2 * half + i];
+    const auto expected = gradients_of(alone, {.causal = true});
+    for (std::size_t input = 0; input < 3; ++input)
+      for (std::size_t i = 0; i < static_cast<std::size_t>(2 * half); ++i)
+        CHECK(found[input][static_cast<std::size_t>(part * 2 * half) + i] == Approx(expected[input][i]).margin(1e-11));
+  }
+}
+
 TEST_CASE("a mask hides keys, of padding say, and is broadcast over queries and heads") {
   Attention a{{2, 3, 4}, {2, 5, 4}, {2, 5, 6}};
   const Array<bool> seen{{2, 1, 5}, {true, true, false, true, false, true, true, true, false, false}};
