@@ -105,6 +105,30 @@ TEST_CASE("Winograd's algorithm is taken where it is allowed, and tiles and chan
   }
 }
 
+TEST_CASE("weights of depthwise windows above 3 x 3 have a kernel of their own, with the bits of any number of threads") {
+  const auto depthwise = [](Shape x, Shape window, ConvolutionOptions options) {
+    options.groups = x[1];
+    return convolution_case(x, {x[1], 1, window[0], window[1]}, options);
+  };
+  for (const auto& c : {depthwise({2, 32, 9, 11}, {7, 7}, {.padding = {3, 3}}), depthwise({3, 16, 10, 8}, {5, 5}, {.stride = {2, 2}, .padding = {2, 2}}),
+                        depthwise({1, 48, 4, 3}, {7, 5}, {.padding = {3, 2}}), depthwise({2, 16, 13, 12}, {4, 4}, {.padding = {{0, 3}, {2, 1}}}),
+                        depthwise({2, 16, 12, 30}, {2, 11}, {.padding = {0, 5}}), depthwise({1, 16, 20, 21}, {5, 3}, {.stride = {1, 3}, .padding = {2, 3}, .dilation = {2, 3}}),
+                        depthwise({1, 16, 1, 2}, {5, 5}, {.padding = {4, 4}})}) {
+    CAPTURE(c.text());
+    const auto x = random_array<float>(c.x, 1).any(), w = random_array<float>(c.w, 2).any(), dy = random_array<float>(c.y, 3).any();
+    const auto expected = by_definition(c, x, w, dy);
+    const bool own = cpu::instruction_level() == cpu::InstructionLevel::avx512;
+    CHECK((kernels_of(c, {})[2] == "depthwise weights") == own);
+    const auto once = by_kernels(c, x, w, dy, library);
+    CHECK(difference_to_scale(once.dw, expected.dw) < 1e-5);
+    for (const int threads : {2, 3, 5}) {
+      auto options = library;
+      options.threads = threads;
+      if (own) CHECK(equal_bits(by_kernels(c, x, w, dy, options).dw, once.dw));
+    }
+  }
+}
+
 TEST_CASE("depthwise and grouped weights stay plain outside") {
   for (const std::int64_t groups : {2, 32}) {
     const auto c = convolution_case({2, 32, 8, 8}, {32, 32 / groups, 3, 3}, {.padding = {1, 1}, .groups = groups});

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include <replicator/cpu/convolution.hpp>
+#include <replicator/cpu/depthwise_weights.hpp>
 #include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/onednn/onednn_primitive.hpp>
 
@@ -224,6 +225,7 @@ inline std::unique_ptr<Executable> make_backward_data(const KernelRequest& reque
 }
 
 inline std::unique_ptr<Executable> make_backward_weights(const KernelRequest& request) {
+  if (auto made = make_depthwise_weights(request)) return made;
   return make_convolution(shapes_of(*request.operation.get<ConvolutionBackwardWeights>(), request),
                           request, &describe_backward_weights,
                           {{{{DNNL_ARG_SRC, dnnl_query_src_md},
