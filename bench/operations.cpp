@@ -27,6 +27,7 @@ using Tensors = std::vector<Tensor>;
 struct Benchmark {
   std::vector<rp::Shape> inputs;
   std::function<Tensor(const Tensors&)> compute;
+  std::function<Tensor(rp::ReplicaContext&, const Tensors&)> layer = {};  // instead, with variables of its own
 };
 
 // h = tanh(x[t] + h) for all t: every slice is used once.
@@ -55,10 +56,16 @@ Benchmark attention(const rp::Shape& shape, bool causal) {
   return {{shape, shape, shape}, [causal](const Tensors& in) { return rp::attention(in[0], in[1], in[2], {.causal = causal}); }};
 }
 
+Benchmark gru(std::int64_t places) {
+  return {{{places, 16, 128}}, {}, [](rp::ReplicaContext& replica, const Tensors& in) { return rp::nn::gru(replica, in[0], "gru", {.features = 256}).outputs; }};
+}
+
 const std::map<std::string, Benchmark>& benchmarks() {
   static const std::map<std::string, Benchmark> all{
       {"slices_64", {{{64, 16, 768}}, slices}},
       {"slices_256", {{{256, 16, 768}}, slices}},
+      {"gru_64", gru(64)},
+      {"gru_256", gru(256)},
       {"depthwise_7x7", depthwise(7)},
       {"depthwise_5x5", depthwise(5)},
       {"depthwise_3x3", depthwise(3)},
@@ -98,9 +105,10 @@ void run(int argc, char** argv) {
     const auto made = [&](const std::string& name, const rp::Shape& shape) { return replica.variable<float>(name, shape, rp::Initializer::normal(0, 1)); };
     Tensors inputs;
     for (std::size_t i = 0; i < benchmark.inputs.size(); ++i) inputs.push_back(made("x" + std::to_string(i), benchmark.inputs[i]).read());
-    const Tensor y = benchmark.compute(inputs);
-    const auto gradients = rp::gradients(rp::sum(y * made("upstream", y.shape()).read()), inputs);
-    for (std::size_t i = 0; i < inputs.size(); ++i) made("gradient" + std::to_string(i), benchmark.inputs[i]).assign(gradients[i]);
+    const Tensor y = benchmark.layer ? benchmark.layer(replica, inputs) : benchmark.compute(inputs);
+    const auto variables = replica.trainable_variables<float>();
+    const auto gradients = rp::nn::variable_gradients(rp::sum(y * made("upstream", y.shape()).read()), variables);
+    for (std::size_t i = 0; i < variables.size(); ++i) made("gradient of " + variables[i].name(), variables[i].shape()).assign(gradients[i]);
   };
   auto train = repl.replicate(nothing, step_fn);
   using Clock = std::chrono::steady_clock;

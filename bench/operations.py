@@ -23,10 +23,19 @@ def attention(causal):
     return lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
 
+gru_weights = [(768, 128), (768, 256), (768,), (768,)]
+
+
+def gru(x, *weights):
+    return torch.gru(x, torch.zeros(1, x.shape[1], 256), weights, True, 1, 0.0, True, False, False)[0]
+
+
 # name: (function, shapes of its inputs, repetitions)
 operations = {
     "slices_64": (slices, [(64, 16, 768)]),
     "slices_256": (slices, [(256, 16, 768)]),
+    "gru_64": (gru, [(64, 16, 128), *gru_weights]),
+    "gru_256": (gru, [(256, 16, 128), *gru_weights]),
     "depthwise_7x7": (lambda x, w: functional.conv2d(x, w, padding=3, groups=96), [(8, 96, 32, 32), (96, 1, 7, 7)]),
     "depthwise_5x5": (lambda x, w: functional.conv2d(x, w, padding=2, groups=96), [(8, 96, 32, 32), (96, 1, 5, 5)]),
     "depthwise_3x3": (lambda x, w: functional.conv2d(x, w, padding=1, groups=96), [(8, 96, 32, 32), (96, 1, 3, 3)]),

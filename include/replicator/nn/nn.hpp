@@ -25,4 +25,6 @@
 #include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/nn/optimizers/sharded.hpp>
 #include <replicator/nn/optimizers/target.hpp>
+#include <replicator/nn/recurrent.hpp>
+#include <replicator/nn/rms_norm.hpp>
 #include <replicator/nn/spectral_norm.hpp>

@@ -16,6 +16,7 @@
 #include <replicator/graph/tensor.hpp>
 #include <replicator/ops/movement/axis.hpp>
 #include <replicator/ops/movement/parts.hpp>
+#include <replicator/ops/movement/reshape.hpp>
 
 namespace replicator {
 
@@ -68,6 +69,42 @@ requires(n > 0)
         slice_axis(x, axis, static_cast<std::int64_t>(i) * extent, static_cast<std::int64_t>(i + 1) * extent, where)...};
   }
   (std::make_index_sequence<n>{});
+}
+
+// Splits an axis (-1: the last) into parts of these extents. Throws BuildError unless they add up to the axis's extent.
+//   const auto parts = rp::split(x, {64, 64, 128});   // [.., 256] -> [.., 64], [.., 64], [.., 128]
+template <Element T>
+std::vector<Tensor<T>> split(Tensor<T> x, const AxisValues& extents, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
+  detail::at_line("split", where, [&] {
+    const auto at = static_cast<std::size_t>(detail::require_axis(axis, x.shape().rank()));
+    std::int64_t all = 0;
+    std::string text;
+    for (const std::int64_t extent : extents) {
+      text += (text.empty() ? "" : ", ") + std::to_string(extent);
+      if (extent < 0) throw BuildError{"asked for parts of the extents " + text + ": an extent cannot be negative"};
+      all = Shape::sum(all, extent);
+    }
+    if (all != x.shape()[axis])
+      throw BuildError{"asked for parts of the extents " + text + " of axis " + std::to_string(at) + " of " + x.any().type().text() + ": they must add up to " +
+                       std::to_string(x.shape()[axis])};
+  });
+  std::vector<Tensor<T>> parts;
+  std::int64_t begin = 0;
+  for (const std::int64_t extent : extents) {
+    parts.push_back(slice_axis(x, axis, begin, begin + extent, where));
+    begin += extent;
+  }
+  return parts;
+}
+
+// The slices of x along an axis (-1: the last), without that axis. Throws BuildError where x has no such axis.
+//   for (const auto frame : rp::unbind(frames)) ...   // [t, n, f] -> t times [n, f]
+template <Element T>
+std::vector<Tensor<T>> unbind(Tensor<T> x, std::int64_t axis = 0, std::source_location where = std::source_location::current()) {
+  const std::int64_t extent = detail::at_line("unbind", where, [&] { return x.shape()[detail::require_axis(axis, x.shape().rank())]; });
+  std::vector<Tensor<T>> slices;
+  for (std::int64_t i = 0; i < extent; ++i) slices.push_back(squeeze(slice_axis(x, axis, i, i + 1, where), axis, where));
+  return slices;
 }
 
 // Puts `low` elements of `value` before x along each axis, and `high` behind it.
