@@ -23,6 +23,7 @@
 #include <replicator/transport/message_matcher.hpp>
 #include <replicator/transport/spin.hpp>
 #include <replicator/transport/transport.hpp>
+#include <replicator/transport/ucx_assertion.hpp>
 #include <replicator/transport/ucx_worker.hpp>
 #include <span>
 #include <string>
@@ -83,6 +84,7 @@ class Ucx {
   void settle(std::vector<void*> requests, Clock::time_point until);
   std::vector<void*> drop_unexpected();
   static std::uint64_t tag(int source, Slot slot);
+  void fail(const detail::UcxAssertion& assertion);
   static void on_failure(void* peer, ucp_ep_h, ucs_status_t status) { static_cast<Peer*>(peer)->failure = status; }
 
   Job& job_;
@@ -95,6 +97,8 @@ class Ucx {
   std::vector<std::uint32_t> free_;
   FileDescriptor wakeup_;
   Job::Hook hook_;
+  std::string assertion_;  // of UCX that failed. Then nothing calls UCX any more
+  Clock::time_point verdict_by_;
 };
 
 static_assert(Transport<Ucx>);

@@ -65,7 +65,19 @@ inline ucp_ep_h Ucx::endpoint_to(int rank) {
   detail::throw_ucx(status, what, peer.process);
 }
 
+// After a failed assertion of UCX the worker is left alone. Such assertions fail when a peer dies, which the job finds out by itself.
+// If it does not, this process reports its own failure.
+inline void Ucx::fail(const detail::UcxAssertion& assertion) {
+  assertion_ = assertion.what();
+  verdict_by_ = Clock::now() + 2 * job_.options().dead_after;
+  std::fprintf(stderr, "ucx: rank %d goes on without it after an assertion failed: %s\n", rank_, assertion_.c_str());
+}
+
 inline Ucx::~Ucx() {
+  if (!assertion_.empty()) {
+    worker_.abandon();
+    return;
+  }
   std::vector<void*> requests;
   for (const auto& operation : operations_) {
     if (operation.request == nullptr || UCS_PTR_IS_ERR(operation.request)) continue;
@@ -135,22 +147,34 @@ inline std::uint64_t Ucx::tag(int source, Slot slot) {
   return (static_cast<std::uint64_t>(source) << 52) | ((slot.value() >> 28) << 24) | instruction;
 }
 
-inline Ticket Ucx::send(std::span<const std::byte> out, int peer, Slot slot) {
+inline Ticket Ucx::send(std::span<const std::byte> out, int peer, Slot slot) try {
   job_.check();
+  const Operation operation{nullptr, peer, false, slot.value(), out.size()};
+  if (!assertion_.empty()) return open(UCS_STATUS_PTR(UCS_ERR_CONNECTION_RESET), operation);
+  const detail::UcxGuard guard;
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   params.memory_type = UCS_MEMORY_TYPE_HOST;
   void* request = ucp_tag_send_nbx(endpoint_to(peer), out.data(), out.size(), tag(rank_, slot), &params);
-  return open(request, {nullptr, peer, false, slot.value(), out.size()});
+  return open(request, operation);
+} catch (const detail::UcxAssertion& assertion) {
+  fail(assertion);
+  return open(UCS_STATUS_PTR(UCS_ERR_CONNECTION_RESET), {nullptr, peer, false, slot.value(), out.size()});
 }
 
-inline Ticket Ucx::recv(std::span<std::byte> in, int peer, Slot slot) {
+inline Ticket Ucx::recv(std::span<std::byte> in, int peer, Slot slot) try {
   job_.check();
+  const Operation operation{nullptr, peer, true, slot.value(), in.size()};
+  if (!assertion_.empty()) return open(UCS_STATUS_PTR(UCS_ERR_CONNECTION_RESET), operation);
+  const detail::UcxGuard guard;
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   params.memory_type = UCS_MEMORY_TYPE_HOST;
   void* request = ucp_tag_recv_nbx(worker_.get(), in.data(), in.size(), tag(peer, slot), ~std::uint64_t{0}, &params);
-  return open(request, {nullptr, peer, true, slot.value(), in.size()});
+  return open(request, operation);
+} catch (const detail::UcxAssertion& assertion) {
+  fail(assertion);
+  return open(UCS_STATUS_PTR(UCS_ERR_CONNECTION_RESET), {nullptr, peer, true, slot.value(), in.size()});
 }
 
 inline Ticket Ucx::open(void* request, const Operation& operation) {
@@ -175,6 +199,10 @@ inline ucs_status_t Ucx::status_of(const Operation& operation) {
 }
 
 inline bool Ucx::done(Ticket ticket) {
+  if (!assertion_.empty()) {
+    job_.check();
+    return false;  // until the job's verdict
+  }
   auto& operation = operations_[ticket.index];
   const auto status = status_of(operation);
   if (status != UCS_OK && status != UCS_ERR_MESSAGE_TRUNCATED) {
@@ -198,11 +226,19 @@ inline void Ucx::check_size(const Operation& operation) {
   job_.check();
 }
 
-inline void Ucx::progress() {
+inline void Ucx::progress() try {
   job_.check();
+  if (!assertion_.empty()) {
+    if (Clock::now() < verdict_by_) return;
+    job_.abort("rank " + std::to_string(rank_) + " in " + job_.describe(job_.rank()) + " lost UCX, whose own assertion failed: " + assertion_, job_.rank());
+    return job_.check();
+  }
+  const detail::UcxGuard guard;
   while (ucp_worker_progress(worker_.get()) != 0) {
   }
   report_broken();
+} catch (const detail::UcxAssertion& assertion) {
+  fail(assertion);
 }
 
 // Reports a broken connection only where an operation waits for it. A peer that has finished closes its connection in good
@@ -236,12 +272,20 @@ inline bool Ucx::wait(const std::function<bool()>& ready, Clock::time_point unti
 
 // Sleeps until a message comes in, the job is aborted, or the time is over. With more processes than cores, polling would
 // keep the sender from running: a message would take 4 ms instead of 9 us.
-inline void Ucx::sleep(Clock::time_point until) {
+inline void Ucx::sleep(Clock::time_point until) try {
+  if (!assertion_.empty()) {
+    pollfd event{wakeup_.get(), POLLIN, 0};
+    ::poll(&event, 1, detail::remaining_ms(std::min(until, verdict_by_), 60000));
+    return;
+  }
+  const detail::UcxGuard guard;
   const auto status = ucp_worker_arm(worker_.get());
   if (status == UCS_ERR_BUSY) return;
   detail::check_ucx(status, "waiting");
   pollfd events[2] = {{worker_.event_descriptor(), POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
   ::poll(events, 2, detail::remaining_ms(until, 60000));
+} catch (const detail::UcxAssertion& assertion) {
+  fail(assertion);
 }
 
 }  // namespace replicator::detail::transport
