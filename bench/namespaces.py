@@ -3,6 +3,7 @@
 its own connects them. Needs Linux, iproute2 and root."""
 
 import os
+import secrets
 import socket
 import subprocess
 
@@ -102,7 +103,7 @@ def spawned(commands, master, more, timeout):
     try:
         for process, command in enumerate(commands):
             environment = dict(os.environ, RANK=str(process), WORLD_SIZE=str(len(commands)), MASTER_ADDR=master,
-                               MASTER_PORT=str(port), OMP_NUM_THREADS="1", **more)
+                               MASTER_PORT=str(port), OMP_NUM_THREADS="1", **{"REPLICATOR_JOB_TOKEN": secrets.token_hex(32), **more})
             started.append(subprocess.Popen([str(word) for word in command], env=environment, text=True,
                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE))
         outputs = [process.communicate(timeout=timeout) for process in started]

@@ -125,6 +125,7 @@ ProcessEnvironment environment_of(const replicator_options& given) {
   using replicator::detail::transport::detail::variable;
   result.job_name = variable("REPLICATOR_JOB").value_or("");
   result.job_token = replicator::detail::transport::find_job_token({});
+  result.insecure = replicator::detail::transport::insecure_by_variable();
   result.interface = variable("REPLICATOR_INTERFACE").value_or("");
   return result;
 }

@@ -5,7 +5,7 @@
 #
 # defines the target replicator::<name>, which links replicator::replicator. If the component is missing, it sets
 # replicator_<name>_NOT_FOUND_MESSAGE to the reason in the caller's scope.
-set(replicator_components onednn ucx pmix crypto jpeg mujoco egl cuda cublaslt cudnn nvrtc compiled c)
+set(replicator_components onednn ucx pmix jpeg mujoco egl cuda cublaslt cudnn nvrtc compiled c)
 
 set(REPLICATOR_CUDA_FOLDERS "" CACHE STRING "Folders with include/ and lib/ of NVIDIA's libraries, beside the CUDA toolkit's, as Python's packages have")
 mark_as_advanced(REPLICATOR_CUDA_FOLDERS)
@@ -22,8 +22,6 @@ function(replicator_find_component name)
   elseif(name STREQUAL "pmix")
     replicator_find_library(pmix HEADER pmix.h LIBRARIES pmix PACKAGE libpmix-dev
                             HINTS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2)
-  elseif(name STREQUAL "crypto")
-    replicator_find_library(crypto HEADER openssl/hmac.h LIBRARIES crypto PACKAGE libssl-dev)
   elseif(name STREQUAL "jpeg")
     replicator_find_library(jpeg HEADER turbojpeg.h LIBRARIES turbojpeg PACKAGE libturbojpeg0-dev)
   elseif(name STREQUAL "mujoco")
@@ -213,7 +211,7 @@ function(replicator_find_compiled)
     target_compile_options(replicator-compiled PRIVATE -ffunction-sections -fdata-sections)
     target_link_options(replicator-compiled INTERFACE LINKER:--gc-sections)
   endif()
-  replicator_wanted(wanted onednn ucx pmix crypto)
+  replicator_wanted(wanted onednn ucx pmix)
   foreach(component IN LISTS wanted)
     replicator_find_component(${component})
     target_link_libraries(replicator-compiled PUBLIC $<TARGET_NAME_IF_EXISTS:replicator::${component}>)
@@ -235,7 +233,7 @@ function(replicator_find_c)
   target_sources(replicator-c PUBLIC FILE_SET HEADERS BASE_DIRS "${include_dir}"
                                      FILES "${include_dir}/replicator/replicator_c.h")
   target_link_libraries(replicator-c PRIVATE $<BUILD_INTERFACE:replicator::replicator>)
-  replicator_wanted(wanted ucx pmix crypto)
+  replicator_wanted(wanted ucx pmix)
   foreach(component IN LISTS wanted)
     replicator_find_component(${component})
     target_link_libraries(replicator-c PRIVATE $<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:replicator::${component}>>)

@@ -32,6 +32,7 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--topology", o.topology, "File for the measured links, for --topology of the job");
   app.add_option("--deadline", o.deadline, "Seconds of every wait for another process")->check(CLI::Range(1, 3600))->capture_default_str();
   app.add_option("--job-token-file", o.rendezvous.job_token_file, "As for the job");
+  app.add_flag("--insecure", o.rendezvous.insecure, "As for the job");
   app.add_option("--interface", o.rendezvous.interface, "As for the job");
   app.add_flag("--json", o.json, "Process 0 writes JSON instead of a table");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A unit of replicator::compiled: UCX, PMIx and OpenSSL, as far as this build has them. They register themselves.
+// A unit of replicator::compiled: UCX and PMIx, as far as this build has them. They register themselves.
 #define REPLICATOR_TEMPLATE extern template
 #include "collectives.hpp"
 #include "job.hpp"

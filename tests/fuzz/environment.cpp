@@ -4,7 +4,7 @@
 #include <array>
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/slurm.hpp>
-#include <replicator/job/wire/tcp.hpp>
+#include <replicator/job/trust.hpp>
 
 #include "target.hpp"
 
@@ -31,7 +31,7 @@ void one(Bytes input) {
     require(environment.rank >= 0 && environment.rank < environment.world_size, "a rank that cannot be");
     for (const auto& address : transport::detail::split_addresses(environment.master_address))
       require(!address.empty(), "an empty address");
-    static_cast<void>(transport::detail::listening_address(environment.interface, environment.master_address));
+    static_cast<void>(transport::detail::listening_address(environment));
   });
 }
 

@@ -9,7 +9,7 @@ using namespace replicator::detail;
 using namespace transport::detail;
 
 void one(Bytes input) {
-  transport::cryptography_slot.store(&guessable);
+  transport::detail::cryptography_slot.store(&guessable);
   Input in{input};
   const auto environment = environment_of_newcomer(in.number<std::uint8_t>() & 1);
   answerer().answer(text_of(in.rest()));

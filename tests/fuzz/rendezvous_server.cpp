@@ -9,7 +9,7 @@ using namespace replicator::detail;
 using namespace transport::detail;
 
 void one(Bytes input) {
-  transport::cryptography_slot.store(&guessable);
+  transport::detail::cryptography_slot.store(&guessable);
   Input in{input};
   const auto mode = in.number<std::uint8_t>();
   const auto environment = environment_of_first(mode & 1);
@@ -25,7 +25,7 @@ void one(Bytes input) {
 std::vector<std::string> seeds() {
   const auto text = [](const transport::detail::Bytes& frame) { return std::string{text_of(frame)}; };
   const JoinRequest who{"", 2, 1, {4711, "host"}, transport::detail::Bytes(32)};
-  transport::cryptography_slot.store(&guessable);
+  transport::detail::cryptography_slot.store(&guessable);
   const auto proof = text(FrameWriter{FrameKind::proof}.blob(proof_of(token, Prover::newcomer, who, {})).finish());
   return {std::string(1, '\0') + hello(false), "\1" + hello(true) + proof, "\1" + hello(true), "\2\x10GET / HTTP/1.1\r\n" + hello(false),
           std::string(1, '\0') + hello(false) + text(FrameWriter{FrameKind::bye}.number(0).text("").finish())};

@@ -54,7 +54,7 @@ TEST_CASE("what the libraries of kernels may do is written as its flags, and rea
 TEST_CASE("every flag is taken, apart from its value or joined to it") {
   const auto d = parsed({"--replicas", "8", "--devices=cpu:0-1", "--seed", "18446744073", "--transport=ucx",
                          "--schedule", "naive", "--topology=links.json", "--link", "1GB/s,2us", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
-                         "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3", "--job-token-file=/run/token", "--interface", "eth1", "--elastic-arbiter=/shared",
+                         "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3", "--job-token-file=/run/token", "--insecure", "--interface", "eth1", "--elastic-arbiter=/shared",
                          "--connect-deadline", "9", "--regime", "async", "--staleness=7", "--sync-group", "4",
                          "--winograd", "--tf32", "--fastest-kernels", "--row-major-images", "--fuse-convolutions", "prologue,statistics"});
   CHECK(d.replicas == 8);
@@ -73,6 +73,7 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
   CHECK(d.connect_deadline == std::chrono::seconds{9});
   CHECK(d.input_threads == 3);
   CHECK(d.job_token_file == "/run/token");
+  CHECK(d.insecure);
   CHECK(d.interface == "eth1");
   CHECK(d.elastic_arbiter == "/shared");
   CHECK(d.regime == Regime::asynchronous);

@@ -33,6 +33,7 @@ std::string with_process_0(const std::vector<Bytes>& frames, const std::function
     pollfd event{listener.get(), POLLIN, 0};
     ::poll(&event, 1, 10000);
     Link link{FileDescriptor{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}};
+    send_frame(link, FrameWriter{FrameKind::heartbeat}.finish());  // the greeting
     await_frame(link, FrameKind::hello);
     send_frame(link, FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").blob({}).finish());
     await_frame(link, FrameKind::gather);

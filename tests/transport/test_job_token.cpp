@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <replicator/job/hmac.hpp>
 #include <set>
 #include <string>
 #include <thread>
@@ -42,7 +41,7 @@ JobOptions impatient() {
 
 JoinRequest request(std::uint64_t rank, std::uint64_t world_size) {
   JoinRequest result{"", world_size, rank, {4711, "somewhere"}, {}};
-  const auto nonce = openssl_cryptography.random();
+  const auto nonce = transport::detail::random_of_kernel();
   result.nonce.assign(nonce.begin(), nonce.end());
   return result;
 }
@@ -93,20 +92,26 @@ std::string newcomer_against(const PlayProcess0& play) {
 
 }  // namespace
 
-TEST_CASE("the MAC is HMAC-SHA256 (RFC 4231, case 2), compared whole") {
-  const std::string text = "what do ya want for nothing?";
-  const auto mac = openssl_cryptography.hmac_sha256("Jefe", std::as_bytes(std::span{text.data(), text.size()}));
+TEST_CASE("the MAC is HMAC-SHA256 (RFC 4231), compared whole") {
+  const auto mac_of = [](const std::string& key, const std::string& text) { return hmac_sha256(key, std::as_bytes(std::span{text.data(), text.size()})); };
+  const auto mac = mac_of("Jefe", "what do ya want for nothing?");
   CHECK(hex(mac) == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  CHECK(hex(mac_of(std::string(20, '\x0b'), "Hi There")) == "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  CHECK(hex(mac_of(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")) ==
+        "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  CHECK(hex(mac_of("", "")) == "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
   auto other = mac;
-  CHECK(openssl_cryptography.equal(mac, other));
+  CHECK(transport::detail::equal_macs(mac, other));
   other.back() ^= std::byte{1};
-  CHECK_FALSE(openssl_cryptography.equal(mac, other));
-  CHECK_FALSE(openssl_cryptography.equal(mac, std::span{mac}.first(31)));
-  CHECK(openssl_cryptography.random() != openssl_cryptography.random());
+  CHECK_FALSE(transport::detail::equal_macs(mac, other));
+  CHECK_FALSE(transport::detail::equal_macs(mac, std::span{mac}.first(31)));
+  CHECK(transport::detail::random_of_kernel() != transport::detail::random_of_kernel());
+  CHECK(transport::detail::random_token().size() == 64);
+  CHECK(transport::detail::random_token() != transport::detail::random_token());
 }
 
 TEST_CASE("a proof is good for one token, direction, rank and pair of random numbers") {
-  const auto challenge = openssl_cryptography.random();
+  const auto challenge = transport::detail::random_of_kernel();
   const auto mine = request(1, 4);
   auto other_rank = mine;
   other_rank.rank = 2;
@@ -123,7 +128,7 @@ TEST_CASE("a proof is good for one token, direction, rank and pair of random num
                                         proof_of(secret, Prover::newcomer, other_world, challenge),
                                         proof_of(secret, Prover::newcomer, other_job, challenge),
                                         proof_of(secret, Prover::newcomer, other_nonce, challenge),
-                                        proof_of(secret, Prover::newcomer, mine, openssl_cryptography.random())};
+                                        proof_of(secret, Prover::newcomer, mine, transport::detail::random_of_kernel())};
   CHECK(proofs.size() == 8);
   CHECK(proofs.contains(proof_of(secret, Prover::newcomer, mine, challenge)));
 }
@@ -182,7 +187,7 @@ TEST_CASE("a proof that was recorded, or is for another rank, is turned away") {
   std::string outcome;
   std::thread stranger{[&] {
     const auto recorded = request(1, 3);
-    const auto earlier = proof_of(secret, Prover::newcomer, recorded, openssl_cryptography.random());
+    const auto earlier = proof_of(secret, Prover::newcomer, recorded, transport::detail::random_of_kernel());
     for (const bool replay : {true, false}) {
       Link link{connect_stranger(port)};
       send_frame(link, hello(recorded));
@@ -246,20 +251,6 @@ TEST_CASE("a newcomer does not believe a process 0 that proves nothing, and the 
       await_frame(link, FrameKind::farewell);
     });
     CHECK_THAT(result, Contains("process 1 cannot reach process 0"));
-  }
-}
-
-TEST_CASE("without a library of cryptography a token is an error that says what to install") {
-  auto all = with_tokens({secret, secret});
-  const auto results = run_processes(2, [&](int rank) -> std::string {
-    cryptography_slot.store(nullptr);
-    Job job{all[static_cast<std::size_t>(rank)], quick_options()};
-    return "met";
-  });
-  INFO(describe(results));
-  for (const auto& result : results) {
-    CHECK_THAT(result.text, Contains("a job token was given, but the program has nothing to prove it with"));
-    CHECK_THAT(result.text, Contains("install libssl-dev and link replicator::crypto"));
   }
 }
 

@@ -41,13 +41,15 @@ std::string output_of(const std::string& command, int& status) {
 
 // Not a test by itself: what each process does that the test below starts.
 TEST_CASE("a process under mpirun meets the others", "[.child]") {
-  Job job{find_environment()};
+  const auto environment = find_environment();
+  Job job{environment};
   const std::string mine = std::to_string(job.rank() * 10);
   std::string heard;
   for (const auto& blob : job.exchange(std::as_bytes(std::span{mine.data(), mine.size()})))
     heard += " " + std::string(reinterpret_cast<const char*>(blob.data()), blob.size());
   job.leave();
-  std::cout << "process " + std::to_string(job.rank()) + " of " + std::to_string(job.size()) + " heard" + heard + "\n"
+  std::cout << "process " + std::to_string(job.rank()) + " of " + std::to_string(job.size()) + " heard" + heard + " with a token of " +
+                   std::to_string(environment.job_token.size()) + "\n"
             << std::flush;
 }
 
@@ -86,7 +88,23 @@ TEST_CASE("processes that mpirun starts find each other through PMIx") {
       status);
   INFO(text);
   CHECK(status == 0);
-  for (const std::string rank : {"0", "1", "2"}) CHECK_THAT(text, Contains("process " + rank + " of 3 heard 0 10 20"));
+  for (const std::string rank : {"0", "1", "2"}) CHECK_THAT(text, Contains("process " + rank + " of 3 heard 0 10 20 with a token of 64"));
+}
+
+TEST_CASE("processes that mpirun starts have a token of their own, so they meet where other machines could come too") {
+  if (!has_mpirun()) return;
+  std::string outer;
+  for (const auto& entry : transport::detail::interface_addresses())
+    if (!entry.loopback && entry.address.family() == AF_INET) outer = entry.address.text();
+  if (outer.empty()) {
+    WARN("skipped: this machine has no address beside the loopback");
+    return;
+  }
+  int status = 0;
+  const auto text = output_of("REPLICATOR_INTERFACE=" + outer + " timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 '" + own_program() + "' '[.child]'", status);
+  INFO(text);
+  CHECK(status == 0);
+  for (const std::string rank : {"0", "1"}) CHECK_THAT(text, Contains("process " + rank + " of 2 heard 0 10 with a token of 64"));
 }
 
 TEST_CASE("including pmix.hpp is enough to make the launcher known, and variables still win") {

@@ -29,7 +29,7 @@ class Variables {
   explicit Variables(const std::map<std::string, std::string>& values) {
     for (const char* name :
          {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "REPLICATOR_JOB", "REPLICATOR_JOB_TOKEN",
-          "REPLICATOR_INTERFACE", "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE",
+          "REPLICATOR_INTERFACE", "REPLICATOR_INSECURE", "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE",
           "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_ID"}) {
       before_[name] = transport::detail::variable(name);
       ::unsetenv(name);
@@ -156,7 +156,7 @@ TEST_CASE("garbage on the rendezvous port does not stop the job from starting") 
       send_garbage(port, std::string{"RPC2\x01\0\0\0\xff\xff\xff\xff\0\0\0\0", 16} + std::string(100000, 'x'));
   const auto results = run_environments(all, quick_options());
   INFO(describe(results));
-  for (const auto& result : results) CHECK(result.text == "met");
+  for (const auto& result : results) CHECK_THAT(result.text, Catch::Matchers::EndsWith("met"));
 }
 
 TEST_CASE("500 garbage connections, slow ones and oversized frames do not stop three processes from meeting") {
@@ -197,7 +197,7 @@ TEST_CASE("500 garbage connections, slow ones and oversized frames do not stop t
     return said > 0 ? "flooded" : "nothing was heard";
   });
   INFO(describe(results));
-  for (std::size_t r = 0; r < 3; ++r) CHECK(results[r].text == "met");
+  for (std::size_t r = 0; r < 3; ++r) CHECK_THAT(results[r].text, Catch::Matchers::EndsWith("met"));
   CHECK(results[3].text == "flooded");
 }
 
@@ -253,22 +253,28 @@ TEST_CASE("processes that wait long say what they wait for and what they try") {
   }
 }
 
-TEST_CASE(
-    "process 0 listens where it was told, on the loopback alone if only this machine knows its address, or "
-    "everywhere") {
-  using transport::detail::listening_address;
-  CHECK(listening_address("", "127.0.0.1")->text() == "127.0.0.1");
-  CHECK(listening_address("", "localhost")->text() == "127.0.0.1");
-  CHECK(listening_address("", "::1,127.0.0.1")->text() == "::1");
-  CHECK_FALSE(listening_address("", "10.1.2.3"));
-  CHECK_FALSE(listening_address("", "127.0.0.1,node-7"));
-  CHECK_FALSE(listening_address("", ""));
-  CHECK(listening_address("lo", "10.1.2.3")->text() == "127.0.0.1");
-  CHECK(listening_address("127.0.0.1", "10.1.2.3")->text() == "127.0.0.1");
-  CHECK_THROWS_WITH(listening_address("nowhere0", ""),
+TEST_CASE("process 0 listens where it was told, on the loopback alone if only this machine knows its address, or everywhere") {
+  const auto listening = [](const std::string& interface, const std::string& master_address, const std::string& token = "a token that nobody guesses") {
+    ProcessEnvironment environment;
+    environment.interface = interface;
+    environment.master_address = master_address;
+    environment.job_token = token;
+    return transport::detail::listening_address(environment);
+  };
+  CHECK(listening("", "127.0.0.1")->text() == "127.0.0.1");
+  CHECK(listening("", "localhost")->text() == "127.0.0.1");
+  CHECK(listening("", "::1,127.0.0.1")->text() == "::1");
+  CHECK_FALSE(listening("", "10.1.2.3"));
+  CHECK_FALSE(listening("", "127.0.0.1,node-7"));
+  CHECK_FALSE(listening("", ""));
+  CHECK(listening("lo", "10.1.2.3")->text() == "127.0.0.1");
+  CHECK(listening("127.0.0.1", "10.1.2.3")->text() == "127.0.0.1");
+  CHECK_THROWS_WITH(listening("nowhere0", ""),
                     Contains("--interface (or REPLICATOR_INTERFACE) is \"nowhere0\", but no interface") &&
                         Contains("it has lo (127.0.0.1)"));
-  const auto bound = transport::detail::listen_on(0, listening_address("lo", ""));
+  for (const char* address : {"10.1.2.3", "127.0.0.1,node-7", ""}) CHECK(listening("", address, "")->text() == "127.0.0.1");
+  CHECK(listening("", "::1,127.0.0.1", "")->text() == "::1");
+  const auto bound = transport::detail::listen_on(0, listening("lo", ""));
   CHECK(transport::detail::address_of(bound.get()).text() == "127.0.0.1");
   const auto port = transport::detail::port_of(bound.get());
   std::string error;
@@ -309,19 +315,26 @@ TEST_CASE("an interface without an address of the right family is named, and the
   CHECK(find_environment({.job_token_file = "", .interface = "lo"}).interface == "lo");
 }
 
-TEST_CASE("without a token process 0 warns where other machines may know its address, and only there") {
+TEST_CASE("without a token process 0 says who can come where other machines may know its address, and only there") {
   auto all = environments(2);
+  for (auto& environment : all) environment.listener.reset();
   auto options = quick_options();
   options.connect_deadline = std::chrono::milliseconds{100};
-  const auto text_at = [&](const std::string& address) {
+  const auto text_at = [&](const std::string& address, bool insecure) {
     all[0].master_address = address;
+    all[0].insecure = insecure;
     return run_environments({all[0]}, options)[0].text;
   };
-  CHECK_THAT(text_at("192.0.2.1"),
-             Contains("replicator: warning: process 0 listens at ::, port ") && Contains("without a job token"));
-  CHECK_THAT(text_at("127.0.0.1,node-7"), Contains("without a job token"));
-  CHECK_THAT(text_at("127.0.0.1"), !Contains("without a job token"));
-  CHECK_THAT(text_at("localhost,::1"), !Contains("without a job token"));
+  const std::string keeps = "process 0 has no job token, so it listens at 127.0.0.1, port ";
+  const std::string advice = "run `export REPLICATOR_JOB_TOKEN=$(openssl rand -hex 32)` once, and start each process with that value";
+  for (const char* address : {"192.0.2.1", "127.0.0.1,node-7"}) {
+    const auto text = text_at(address, false);
+    CHECK_THAT(text, Contains("replicator: " + keeps) && Contains("only, where processes of other machines cannot reach it") && Contains(advice) &&
+                         Contains("Or give all --insecure (REPLICATOR_INSECURE=1)"));
+    CHECK_THAT(text, Contains("error: process 1 did not come") && Contains("raise the connect deadline; " + keeps));
+  }
+  CHECK_THAT(text_at("192.0.2.1", true), Contains("replicator: warning: process 0 listens at ::, port ") && Contains("believes everybody (--insecure)"));
+  for (const char* address : {"127.0.0.1", "localhost,::1"}) CHECK_THAT(text_at(address, false), !Contains("job token") && !Contains("warning"));
 }
 
 TEST_CASE("a link ends at the first byte that is no frame, and carries frames cut anywhere") {
@@ -379,6 +392,7 @@ TEST_CASE("without process 0 the error names the address that was tried") {
   CHECK_THROWS_WITH(Job(all[1], options), Contains("process 1 cannot reach process 0 at 127.0.0.1, port " +
                                                    std::to_string(port) + ", within 0.3 s (tried: 127.0.0.1, port " +
                                                    std::to_string(port) + " (IPv4): Connection refused)"));
+  all[1].insecure = true;
   all[1].master_address = "192.0.2.1,no-such-host.invalid";  // a black hole (RFC 5737) and a name without address
   CHECK_THROWS_WITH(Job(all[1], options), Contains("192.0.2.1,no-such-host.invalid"));
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds{8});

@@ -35,14 +35,22 @@ class Sha256 {
   }
   void update(std::string_view text) { update(std::as_bytes(std::span{text.data(), text.size()})); }
 
-  // The digest of all data so far, as 64 hexadecimal digits. update() may be called again afterwards.
-  std::string text() const {
+  // The digest of all data so far. update() may be called again afterwards.
+  std::array<std::byte, 32> digest() const {
     Sha256 copy = *this;
     copy.pad();
+    std::array<std::byte, 32> result{};
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] = static_cast<std::byte>(copy.state_[i / 4] >> (24 - 8 * (i % 4)));
+    return result;
+  }
+  // The same as 64 hexadecimal digits.
+  std::string text() const {
     static constexpr char digits[] = "0123456789abcdef";
     std::string result;
-    for (const std::uint32_t word : copy.state_)
-      for (int shift = 28; shift >= 0; shift -= 4) result += digits[(word >> shift) & 15];
+    for (const std::byte byte : digest()) {
+      result += digits[std::to_integer<unsigned>(byte >> 4)];
+      result += digits[std::to_integer<unsigned>(byte & std::byte{15})];
+    }
     return result;
   }
 

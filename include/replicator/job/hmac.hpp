@@ -1,52 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// HMAC-SHA256 from OpenSSL's libcrypto. Including this header enables job tokens.
+// HMAC-SHA256 (RFC 2104), over the library's own SHA-256: job tokens need no other library.
 #pragma once
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/rand.h>
-
-#include <climits>
+#include <array>
 #include <cstddef>
-#include <replicator/core/error.hpp>
-#include <replicator/job/token_authentication.hpp>
+#include <cstring>
+#include <replicator/core/sha256.hpp>
 #include <span>
 #include <string_view>
 
 namespace replicator::detail::transport {
 
-namespace detail {
+using Mac = std::array<std::byte, 32>;
 
-inline Mac openssl_hmac_sha256(std::string_view key, std::span<const std::byte> message) {
-  Mac result{};
-  unsigned length = 0;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(message.data());
-  auto* out = reinterpret_cast<unsigned char*>(result.data());
-  if (key.size() > INT_MAX ||
-      HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes, message.size(), out, &length) == nullptr ||
-      length != result.size())
-    throw CommunicationError{"libcrypto cannot compute HMAC-SHA256", -1};
-  return result;
+inline Mac hmac_sha256(std::string_view key, std::span<const std::byte> message) {
+  std::array<std::byte, 64> block{};
+  if (key.size() > block.size()) {
+    Sha256 hash;
+    hash.update(key);
+    const auto digest = hash.digest();
+    std::memcpy(block.data(), digest.data(), digest.size());
+  } else if (!key.empty()) {
+    std::memcpy(block.data(), key.data(), key.size());
+  }
+  const auto keyed = [&](int pad, std::span<const std::byte> text) {
+    auto padded = block;
+    for (auto& byte : padded) byte ^= static_cast<std::byte>(pad);
+    Sha256 hash;
+    hash.update(padded);
+    hash.update(text);
+    return hash.digest();
+  };
+  return keyed(0x5c, keyed(0x36, message));
 }
-
-inline Nonce openssl_random() {
-  Nonce result{};
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(result.data()), static_cast<int>(result.size())) != 1)
-    throw CommunicationError{"libcrypto has no random numbers", -1};
-  return result;
-}
-
-inline bool openssl_equal(const Mac& a, std::span<const std::byte> b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
-}  // namespace detail
-
-inline constexpr Cryptography openssl_cryptography{detail::openssl_hmac_sha256, detail::openssl_random,
-                                                   detail::openssl_equal};
-
-// Registers it in every program that includes this header.
-inline const bool cryptography_is_known = (cryptography_slot.store(&openssl_cryptography), true);
 
 }  // namespace replicator::detail::transport

@@ -11,7 +11,7 @@
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/rendezvous_client.hpp>
 #include <replicator/job/rendezvous_server.hpp>
-#include <replicator/job/token_authentication.hpp>
+#include <replicator/job/trust.hpp>
 #include <replicator/job/wire/tcp.hpp>
 #include <string>
 #include <thread>
@@ -27,7 +27,7 @@ Membership meet(const ProcessEnvironment& environment, const JobOptions& options
     alone.processes = {this_process()};
     return alone;
   }
-  if (!environment.job_token.empty()) cryptography();  // throws early, with what is missing
+  require_token_between_machines(environment);
   auto membership = environment.rank == 0 ? RendezvousServer{environment, options}.receive() : RendezvousClient{environment, options}.arrive();
   if (membership.going_on)
     throw BuildError{"the job at " + environment.master_address + ", port " + std::to_string(environment.master_port) +
@@ -38,7 +38,7 @@ Membership meet(const ProcessEnvironment& environment, const JobOptions& options
 // The rendezvous of an elastic job, which may be running already.
 template <class = void>
 Membership meet_or_find_running_job(const ProcessEnvironment& environment, const JobOptions& options) {
-  if (!environment.job_token.empty()) cryptography();
+  require_token_between_machines(environment);
   if (environment.rank > 0) return RendezvousClient{environment, options}.arrive();
   auto here = environment;
   // The port may belong to a process of the running job that meets the others just now. It will answer later.
@@ -47,7 +47,7 @@ Membership meet_or_find_running_job(const ProcessEnvironment& environment, const
     if (auto membership = RendezvousClient{environment, options}.try_connect()) return std::move(*membership);
     try {
       here.listener =
-          std::make_shared<FileDescriptor>(listen_on(here.master_port, listening_address(here.interface, here.master_address)));
+          std::make_shared<FileDescriptor>(listen_on(here.master_port, listening_address(here)));
     } catch (const CommunicationError&) {
       if (RendezvousClock::now() > until) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds{20});

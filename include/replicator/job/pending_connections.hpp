@@ -16,6 +16,7 @@
 #include <replicator/job/membership.hpp>
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/token_authentication.hpp>
+#include <replicator/job/trust.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/link.hpp>
 #include <replicator/job/wire/tcp.hpp>
@@ -49,9 +50,10 @@ inline void dismiss(Link& link, Refusal kind, int culprit, const std::string& se
 }
 
 // Runs the handshake with newcomers, and turns away whatever does not speak as a process of the job. With a job token, a
-// newcomer counts only after it has proven the token. Until then nothing that it sends can harm the job, and process 0
-// proves nothing to it.
+// newcomer counts only after it has proven the token; without one, only where the kernel says that it belongs to this user.
+// Until then nothing that it sends can harm the job, and process 0 proves nothing to it. With --insecure everybody counts.
 //
+//   process 0  heartbeat: the greeting; a newcomer without a token sees now whose the other end is
 //   newcomer   hello: its description and a random number      token_authentication.hpp describes the proofs
 //   process 0  challenge: a random number
 //   newcomer   proof
@@ -81,6 +83,8 @@ class PendingConnections {
       if (newcomers_.size() >= most) drop(newcomers_.front());
       std::erase_if(newcomers_, [](const PendingConnection& newcomer) { return !newcomer.link.open(); });
       newcomers_.push_back({Link{std::move(socket), longest_hello()}, RendezvousClock::now()});
+      newcomers_.back().link.push(FrameWriter{FrameKind::heartbeat}.finish());
+      newcomers_.back().link.pump_out();
     }
   }
   void hear() {
@@ -88,6 +92,7 @@ class PendingConnections {
     std::erase_if(newcomers_, [](const PendingConnection& newcomer) { return !newcomer.link.open(); });
   }
   void clear() { newcomers_.clear(); }
+  bool any() const { return !newcomers_.empty(); }
   // The foreign connections so far, as an addition to an error message; empty where there were none.
   std::string others_sentence() const {
     std::string result;
@@ -128,6 +133,10 @@ class PendingConnections {
   }
 
   void drop(PendingConnection& newcomer) {
+    if (!mentioned_ && newcomer.link.received() > 0) {
+      mentioned_ = true;
+      WaitReport::say("closed a connection from " + address_of_peer(newcomer.link.descriptor()).text() + " that did not speak as a process of a job (said once)");
+    }
     newcomer.link.close();
     ++strangers_;
   }
@@ -143,6 +152,8 @@ class PendingConnections {
       return;
     }
     const bool has_token = !request.nonce.empty();
+    if (believes_only_this_user(environment_))
+      if (const auto objection = objection_to_peer(newcomer.link.descriptor(), "a process"); !objection.empty()) return turn_away(newcomer, objection);
     if (environment_.job_token.empty()) {
       if (!has_token) return answers_.believed(newcomer);
       const auto sentence = name_of(newcomer) + " was given a job token, but process 0 was not: " + advice();
@@ -160,7 +171,7 @@ class PendingConnections {
     const auto proof = [&](Prover prover) {
       return proof_of(environment_.job_token, prover, newcomer.request, *newcomer.challenge);
     };
-    if (!cryptography().equal(proof(Prover::newcomer), fields.blob()))
+    if (!equal_macs(proof(Prover::newcomer), fields.blob()))
       return turn_away(newcomer, name_of(newcomer) + " has another job token than process 0: " + advice());
     newcomer.link.push(FrameWriter{FrameKind::proof}.blob(proof(Prover::process_0)).finish());
     answers_.believed(newcomer);
@@ -169,7 +180,7 @@ class PendingConnections {
   // Reports the sentence to the newcomer and on stderr. An error at the deadline repeats it.
   void turn_away(PendingConnection& newcomer, const std::string& sentence) {
     dismiss(newcomer.link, Refusal::token, 0, sentence);
-    if (turned_away_.size() >= most_remembered) return;
+    if (turned_away_.size() >= most_remembered || std::find(turned_away_.begin(), turned_away_.end(), sentence) != turned_away_.end()) return;
     turned_away_.push_back(sentence);
     WaitReport::say("turned away: " + sentence);
   }
@@ -181,6 +192,7 @@ class PendingConnections {
   Answers answers_;
   std::vector<PendingConnection> newcomers_;  // oldest first
   std::uint64_t strangers_ = 0;
+  bool mentioned_ = false;  // a stranger that sent something
   std::vector<std::string> turned_away_;
 };
 

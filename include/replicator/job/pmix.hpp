@@ -20,6 +20,8 @@
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/membership.hpp>
 #include <replicator/job/rendezvous.hpp>
+#include <replicator/job/token_authentication.hpp>
+#include <replicator/job/trust.hpp>
 #include <replicator/job/wire/tcp.hpp>
 
 namespace replicator::detail::transport {
@@ -64,8 +66,8 @@ class PmixSession {
     pmix_value_t value{};
     value.type = PMIX_STRING;
     value.data.string = const_cast<char*>(text.c_str());  // it is copied
-    check_pmix(PMIx_Put(PMIX_GLOBAL, key, &value), "publishing the address of process 0");
-    check_pmix(PMIx_Commit(), "publishing the address of process 0");
+    check_pmix(PMIx_Put(PMIX_GLOBAL, key, &value), "publishing the address and the token of process 0");
+    check_pmix(PMIx_Commit(), "publishing the address and the token of process 0");
   }
   // Waits for all processes; afterwards their published values can be read. Throws CommunicationError where some do not
   // come within `deadline`. It cannot name them, because the launcher does not report them.
@@ -85,7 +87,7 @@ class PmixSession {
     check_pmix(*fence->status, "waiting for the other processes");
   }
   std::string published(std::uint32_t rank, const char* key) const {
-    const auto value = get(rank, key, "asking for the address of process 0");
+    const auto value = get(rank, key, "asking for the address and the token of process 0");
     return value->type == PMIX_STRING ? value->data.string : "";
   }
 
@@ -135,10 +137,12 @@ class PmixSession {
 
 }  // namespace detail
 
-// Takes rank and size of this process from the launcher. Process 0 listens on a free port and publishes its address. Waits
-// for all processes of the job, at most for `deadline`. Throws CommunicationError.
+// Takes rank and size of this process from the launcher. Process 0 listens on a free port, makes a job token, and publishes
+// both; the launcher hands them to the processes of the job only. Waits for all of these, at most for `deadline`. Throws
+// CommunicationError.
 inline ProcessEnvironment environment_from_pmix(const std::string& interface = {}, std::chrono::milliseconds deadline = std::chrono::seconds{60}) {
   constexpr const char* key = "replicator.address";
+  constexpr const char* token_key = "replicator.token";
   const detail::PmixSession session;
   ProcessEnvironment result;
   result.rank = session.rank();
@@ -146,11 +150,12 @@ inline ProcessEnvironment environment_from_pmix(const std::string& interface = {
   result.job_name = session.job();
   if (result.world_size == 1) return result;
   if (result.rank == 0) {
-    const bool local = interface.empty() && session.on_one_host();
-    const auto addresses = local ? "127.0.0.1" : detail::own_addresses(interface);
-    result.listener = std::make_shared<FileDescriptor>(
-        detail::listen_on(0, detail::listening_address(interface, local ? addresses : "")));
-    session.publish(key, std::to_string(detail::port_of(result.listener->get())) + ":" + addresses);
+    result.interface = interface;
+    result.job_token = detail::random_token();
+    result.master_address = interface.empty() && session.on_one_host() ? "127.0.0.1" : detail::own_addresses(interface);
+    result.listener = std::make_shared<FileDescriptor>(detail::listen_on(0, detail::listening_address(result)));
+    session.publish(token_key, result.job_token);
+    session.publish(key, std::to_string(detail::port_of(result.listener->get())) + ":" + result.master_address);
   }
   session.fence(deadline);
   const auto text = session.published(0, key);
@@ -158,6 +163,7 @@ inline ProcessEnvironment environment_from_pmix(const std::string& interface = {
   result.master_port = static_cast<std::uint16_t>(
       detail::number_variable("replicator.address (of PMIx)", text.substr(0, colon), 1, 65535));
   result.master_address = text.substr(colon + 1);
+  result.job_token = session.published(0, token_key);
   return result;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The place of a process in its job: rank, size, address of process 0, job name and token. Also helpers to read variables.
+// The place of a process in its job: rank, size, address of process 0, job name, whom it believes. Also helpers to read variables.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,10 @@ struct ProcessEnvironment {
   std::uint16_t master_port = 0;
   // Processes that name another job are turned away. The empty name is a name too.
   std::string job_name;
-  // A secret that the processes prove to each other. Empty: no proof is asked for, and everybody is believed.
+  // A secret that the processes prove to each other. Empty: only processes of this user on this machine are believed.
   std::string job_token;
+  // Without a token everybody is believed, and process 0 listens on every interface.
+  bool insecure = false;
   // The network interface that this process keeps to, by name or numeric address. Empty: any.
   std::string interface;
   // How often a process of this rank was admitted to the running job. This process is the latest.

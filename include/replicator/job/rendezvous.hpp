@@ -22,6 +22,7 @@ struct RendezvousOptions {
   std::string job_token_file;                                             // empty: the variable REPLICATOR_JOB_TOKEN, if set
   std::string interface;                                                  // empty: the variable REPLICATOR_INTERFACE, if set
   std::chrono::milliseconds connect_deadline = std::chrono::seconds{60};  // for a launcher that waits for the other processes
+  bool insecure = false;                                                  // believe everybody; also by REPLICATOR_INSECURE=1
 };
 
 // A way to start jobs, such as PMIx. `join` may wait for the other processes.
@@ -73,6 +74,13 @@ inline std::string find_job_token(const std::string& file) {
   return *token;
 }
 
+// Whether the variable REPLICATOR_INSECURE is 1. Throws BuildError where it is neither 0 nor 1.
+inline bool insecure_by_variable() {
+  constexpr const char* name = "REPLICATOR_INSECURE";
+  const auto value = detail::variable(name);
+  return value && detail::number_variable(name, *value, 0, 1) == 1;
+}
+
 // Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and REPLICATOR_JOB (a name for the job) if set. A job without
 // WORLD_SIZE, or with WORLD_SIZE 1, has one process. Throws BuildError for what is missing, not a number, or contradictory.
 inline ProcessEnvironment environment_from_variables() {
@@ -121,15 +129,16 @@ inline ProcessEnvironment environment_of_launch(const std::string& interface, st
 // 3. the variables of Slurm's srun
 // 4. a job of one process
 //
-// Job token and interface come from the options, or from REPLICATOR_JOB_TOKEN and REPLICATOR_INTERFACE. Throws BuildError
-// where a launcher started the process but the program does not support it, and for a token that cannot be used.
+// Job token, interface and insecure come from the options, or from REPLICATOR_JOB_TOKEN, REPLICATOR_INTERFACE and
+// REPLICATOR_INSECURE. Without a token given, the launcher's is taken, if it has one. Throws BuildError where a launcher started the process but the program does not support it, and for a token that cannot be used.
 template <class = void>
 ProcessEnvironment find_environment(const RendezvousOptions& options = {}) {
   const auto interface =
       options.interface.empty() ? detail::variable("REPLICATOR_INTERFACE").value_or("") : options.interface;
   auto token = find_job_token(options.job_token_file);
   auto result = detail::environment_of_launch(interface, options.connect_deadline);
-  result.job_token = std::move(token);
+  if (!token.empty()) result.job_token = std::move(token);
+  result.insecure = options.insecure || insecure_by_variable();
   result.interface = interface;
   return result;
 }

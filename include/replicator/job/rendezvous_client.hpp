@@ -15,6 +15,7 @@
 #include <replicator/job/membership.hpp>
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/token_authentication.hpp>
+#include <replicator/job/trust.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/link.hpp>
 #include <replicator/job/wire/tcp.hpp>
@@ -26,7 +27,8 @@
 namespace replicator::detail::transport::detail {
 
 // Tries the addresses in turn until process 0 has welcomed this process. With a job token, no answer counts before process
-// 0 has proven that it has the token too. The only exception is the answer that the token is wrong.
+// 0 has proven that it has the token too. The only exception is the answer that the token is wrong. Without a token, this
+// process says nothing before it knows that the other end belongs to its user, so no answer of a stranger counts.
 class RendezvousClient {
  public:
   // `epochs`: in a regroup, what this process knows of them.
@@ -34,7 +36,7 @@ class RendezvousClient {
       : environment_{environment},
         options_{options},
         epochs_{std::move(epochs)},
-        addresses_{split_addresses(environment.master_address)},
+        addresses_{addresses_of_first(environment)},
         attempts_(addresses_.size()),
         report_{options.report_after} {
     if (!environment.interface.empty()) from_ = addresses_of(environment.interface);
@@ -50,7 +52,7 @@ class RendezvousClient {
         report();
         if (!link.open()) continue;
         last = address_of_peer(link.descriptor()).with_port() + ": connected, but no answer yet";
-        say_hello(link);
+        begin(link);
         if (listen(link, until, attempts_[i])) return std::move(membership_);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds{remaining_ms(until, 20)});
@@ -58,7 +60,7 @@ class RendezvousClient {
     throw CommunicationError{"process " + std::to_string(environment_.rank) + " cannot reach process 0 at " +
                                  environment_.master_address + ", port " + std::to_string(environment_.master_port) +
                                  ", within " + seconds_text(options_.connect_deadline) + " (tried: " + tried() +
-                                 "): is the process with RANK=0 running there?",
+                                 "): is the process with RANK=0 running there?" + hint(),
                              0};
   }
 
@@ -71,7 +73,7 @@ class RendezvousClient {
       Link link{connect_to(addresses_[i], environment_.master_port, std::chrono::milliseconds{attempt_ms}, attempts_[i].last, from_),
                 longest_frame()};
       if (!link.open()) continue;
-      say_hello(link);
+      begin(link);
       if (listen(link, until, attempts_[i])) return std::move(membership_);
     }
     return {};
@@ -88,7 +90,7 @@ class RendezvousClient {
       if (there.port() == own_port && there.text() == address_of(link.descriptor()).text()) continue;
       silence_ = limit;
       environment_.life = JoinRequest::running_job;
-      say_hello(link);
+      begin(link);
       listen(link, RendezvousClock::now() + limit, attempts_[i]);
     }
   }
@@ -103,6 +105,13 @@ class RendezvousClient {
   // The limit before the peer is known to be process 0: room for a sentence, or for the names of all processes.
   std::uint64_t longest_frame() const { return 65536 + 512 * static_cast<std::uint64_t>(environment_.world_size); }
 
+  // Without a token, the hello waits for the greeting: only then has somebody accepted the connection.
+  void begin(Link& link) {
+    challenge_.reset();
+    proven_ = environment_.job_token.empty() && environment_.insecure;
+    if (!believes_only_this_user(environment_)) say_hello(link);
+  }
+
   void say_hello(Link& link) {
     request_ = {environment_.job_name,
                 static_cast<std::uint64_t>(environment_.world_size),
@@ -115,8 +124,6 @@ class RendezvousClient {
       const auto nonce = cryptography().random();
       request_.nonce.assign(nonce.begin(), nonce.end());
     }
-    challenge_.reset();
-    proven_ = environment_.job_token.empty();
     FrameWriter frame{FrameKind::hello};
     request_.write(frame);
     link.push(frame.finish());
@@ -138,12 +145,13 @@ class RendezvousClient {
       Bytes fields;
       std::string complaint;
       while (link.next(kind, fields)) {
+        const bool knew = proven_;
         if (!hear(link, kind, fields, complaint)) {
           attempt.last = attempt.complaint = answerer + ": " + complaint;
           return false;
         }
         if (!membership_.links.empty()) return true;
-        if (!proven_) continue;
+        if (!knew) continue;
         silence_end = until + options_.dead_after;
         attempt.last = answerer + ": process 0 is there and waits for others";
       }
@@ -159,6 +167,13 @@ class RendezvousClient {
     std::optional<Refused> refused;
     try {
       FrameReader reader{fields};
+      if (!proven_ && believes_only_this_user(environment_)) {
+        complaint = objection_to_peer(link.descriptor(), "the process that answers");
+        if (!complaint.empty() && no_other_way() && user_of_peer(link.descriptor())) throw BuildError{complaint};
+        if (!complaint.empty()) return false;
+        proven_ = true;
+        say_hello(link);
+      }
       if (kind == FrameKind::refuse)
         refused = read_refusal(reader);
       else if (kind == FrameKind::challenge && !proven_)
@@ -196,8 +211,8 @@ class RendezvousClient {
 
   bool examine(FrameReader& fields, std::string& complaint) {
     proven_ = challenge_ &&
-              cryptography().equal(proof_of(environment_.job_token, Prover::process_0, request_, *challenge_),
-                                   fields.blob());
+              equal_macs(proof_of(environment_.job_token, Prover::process_0, request_, *challenge_),
+                         fields.blob());
     if (!proven_) complaint = "it did not prove that it has the job token of this process";
     return proven_;
   }
@@ -221,9 +236,12 @@ class RendezvousClient {
     membership_.links.push_back(std::move(link));
   }
 
+  // Whether an answer that proves nothing may end this process: there is no other address to try, and no job is at work yet.
+  bool no_other_way() const { return addresses_.size() == 1 && epochs_.empty(); }
+
   void bear(const Refused& refused, std::string& complaint) {
     complaint = printable(refused.sentence, refused.sentence.size());
-    if (refused.kind == Refusal::token && (proven_ || addresses_.size() == 1)) throw BuildError{complaint};
+    if (refused.kind == Refusal::token && (proven_ || no_other_way())) throw BuildError{complaint};
     if (refused.kind == Refusal::contradiction && proven_) throw BuildError{complaint};
     const bool known = refused.culprit >= 0 && refused.culprit < environment_.world_size;
     if (refused.kind == Refusal::failure && proven_) throw CommunicationError{complaint, known ? refused.culprit : -1};
@@ -234,6 +252,11 @@ class RendezvousClient {
       return "process " + std::to_string(environment_.rank) + " has not met the others yet at " +
              environment_.master_address + ", port " + std::to_string(environment_.master_port) + ": " + tried();
     });
+  }
+
+  std::string hint() const {
+    if (!believes_only_this_user(environment_) || only_this_machine_knows(environment_.master_address)) return {};
+    return std::string{" Without a job token, processes meet only on one machine. To run on several, "} + token_advice;
   }
 
   std::string tried() const {
@@ -255,7 +278,7 @@ class RendezvousClient {
   WaitReport report_;
   JoinRequest request_;
   std::optional<Nonce> challenge_;
-  bool proven_ = false;                               // there is no token, or process 0 has proven it
+  bool proven_ = false;                               // process 0 has proven that it belongs to the job, or everybody is believed
   std::optional<std::chrono::milliseconds> silence_;  // limit of the wait for the first answer
   Membership membership_;
 };

@@ -18,6 +18,7 @@
 #include <replicator/job/pending_connections.hpp>
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/survivors.hpp>
+#include <replicator/job/trust.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/link.hpp>
 #include <replicator/job/wire/tcp.hpp>
@@ -41,7 +42,7 @@ class RendezvousServer {
         report_{options.report_after} {
     if (!environment_.listener)
       environment_.listener = std::make_shared<FileDescriptor>(
-          listen_on(environment_.master_port, listening_address(environment_.interface, environment_.master_address)));
+          listen_on(environment_.master_port, listening_address(environment_)));
     membership_.processes.resize(here_.size());
     membership_.links.resize(here_.size());
     here_[own()] = true;
@@ -49,12 +50,18 @@ class RendezvousServer {
   }
 
   Membership receive() {
-    warn_if_open();
-    const auto until = RendezvousClock::now() + options_.connect_deadline;
-    for (;;) {
+    say_who_can_come();
+    auto until = RendezvousClock::now() + options_.connect_deadline;
+    for (bool extended = false;;) {
       const bool late = RendezvousClock::now() >= until;
       if (survivors_) survivors_->strike(here_, late);
       if (complete(late)) break;
+      if (late && !survivors_ && !extended && newcomers_.any()) {
+        // This process may have been stopped while they came. They have been greeted, and now they answer.
+        extended = true;
+        until = RendezvousClock::now() + options_.dead_after;
+        continue;
+      }
       if (late && !survivors_) fail<CommunicationError>(Refusal::failure, missing_sentence(), first_missing());
       if (survivors_ && survivors_->found_lower()) {
         membership_ = {};
@@ -131,7 +138,7 @@ class RendezvousServer {
       }
   }
 
-  // Process 0 has no token, so it believes everybody; also a newcomer with a token, with which the job cannot begin.
+  // Process 0 has no token, but believes a newcomer that has one. With that one the job cannot begin.
   [[noreturn]] void refuse_token(PendingConnection& newcomer, const std::string& sentence) {
     const auto rank = static_cast<int>(newcomer.request.rank);
     membership_.links.push_back(std::move(newcomer.link));
@@ -202,7 +209,7 @@ class RendezvousServer {
            " within " + seconds_text(options_.connect_deadline) + " (here: " + ranks(true) + " of " +
            std::to_string(here_.size()) + newcomers_.others_sentence() +
            "): start it with its RANK and WORLD_SIZE=" + std::to_string(here_.size()) +
-           ", or raise the connect deadline";
+           ", or raise the connect deadline" + (believes_only_this_user(environment_) && !only_this_machine_knows(environment_.master_address) ? "; " + loopback_sentence() : "");
   }
 
   std::string waiting_sentence() const {
@@ -210,17 +217,18 @@ class RendezvousServer {
            ranks(false) + " (here: " + ranks(true) + " of " + std::to_string(here_.size()) + newcomers_.others_sentence() + ")";
   }
 
-  // Without a token, whoever reaches the port can take part in the job, or end it.
-  void warn_if_open() const {
-    const auto addresses = split_addresses(environment_.master_address);
+  // Other machines may know the address of process 0. Then says whether they can come, and who.
+  void say_who_can_come() const {
+    if (survivors_ || !environment_.job_token.empty() || only_this_machine_knows(environment_.master_address)) return;
     const auto here = address_of(environment_.listener->get());
-    const bool local = loopback_address(here.text()) ||
-                       std::all_of(addresses.begin(), addresses.end(),
-                                   [](const auto& text) { return loopback_address(text).has_value(); });
-    if (environment_.job_token.empty() && !local)
+    if (environment_.insecure && !loopback_address(here.text()))
       WaitReport::say("warning: process 0 listens at " + here.with_port() +
-                      " without a job token, so whoever reaches it can take part in the job or end it; set "
-                      "REPLICATOR_JOB_TOKEN or --job-token-file");
+                      " and believes everybody (--insecure), so whoever reaches it can take part in the job or end it");
+    if (!environment_.insecure) WaitReport::say(loopback_sentence());
+  }
+  std::string loopback_sentence() const {
+    return "process 0 has no job token, so it listens at " + address_of(environment_.listener->get()).with_port() +
+           " only, where processes of other machines cannot reach it. If there are any, " + token_advice;
   }
 
   Membership welcome() {

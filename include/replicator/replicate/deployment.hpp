@@ -43,6 +43,7 @@ struct Deployment {
   std::chrono::seconds connect_deadline{60};   // limit of the rendezvous of the job's processes
   std::chrono::milliseconds late{10000};       // a wait that takes longer is reported on stderr, with the missing ranks; 0: never
   std::string job_token_file = {};             // file with the secret that the processes prove to each other; empty: REPLICATOR_JOB_TOKEN, if set
+  bool insecure = false;                       // without a secret, processes of other machines may take part, and everybody is believed; also by REPLICATOR_INSECURE=1
   std::string interface = {};                  // the only network interface to use, by name or address; empty: REPLICATOR_INTERFACE, if set
   bool elastic = false;                        // a job of several processes continues when it loses some: docs/elastic.md
   std::string elastic_arbiter = {};            // a folder that all hosts share, in which half of an elastic job may take the next epoch; empty: none

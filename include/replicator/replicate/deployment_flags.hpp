@@ -114,6 +114,8 @@ inline constexpr Flag<D> flags_of[] = {
      [](D& d, Text, Text value) { d.elastic_arbiter = value; }},
     {"--job-token-file", "FILE", "file with a secret; only processes that have it can meet (the variable REPLICATOR_JOB_TOKEN, if set)",
      [](D& d, Text, Text value) { d.job_token_file = value; }},
+    {"--insecure", "", "without such a secret, lets processes of other machines take part, and whoever else reaches process 0 (REPLICATOR_INSECURE=1)",
+     [](D& d, Text, Text) { d.insecure = true; }},
     {"--interface", "NAME", "the only network interface to use, by name or address (REPLICATOR_INTERFACE, if set)",
      [](D& d, Text, Text value) { d.interface = value; }},
     {"--input-threads", "N", "threads that decode input (0: one per core)",

@@ -16,6 +16,8 @@
 #include <replicator/core/error.hpp>
 #include <replicator/io/file_descriptor.hpp>
 #include <replicator/job/job.hpp>
+#include <replicator/job/public_name.hpp>
+#include <replicator/job/wire/peer_user.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,9 +25,9 @@
 
 namespace replicator::detail::transport::detail {
 
-// The header of a message with files. The job's random token is in the socket's name, so no other job has that socket. It
-// is also in the parcels, so no foreign files are taken. Every user of the machine can read socket names, so a peer must be
-// of the same user.
+// The header of a message with files. The socket's name comes from the job's random token, so no other job has that socket.
+// The token itself is in the parcels, so no foreign files are taken. Every user of the machine can read socket names, so a
+// peer must be of the same user.
 struct Parcel {
   std::uint64_t token = 0;
   std::int32_t from = 0;
@@ -35,7 +37,7 @@ struct Parcel {
 inline constexpr std::size_t most_files_per_parcel = 128;  // the kernel takes 253
 
 inline socklen_t abstract_address(std::uint64_t token, int process, sockaddr_un& address) {
-  const std::string name = "replicator-" + std::to_string(token) + "-" + std::to_string(process);
+  const std::string name = "replicator-" + public_name(token) + "-" + std::to_string(process);
   address = {};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name.data(), name.size());  // a leading zero byte: no file
@@ -96,13 +98,6 @@ inline bool receive_parcel(Job& job, int socket, Parcel& parcel, std::vector<Fil
     }
   }
   return n == sizeof parcel && parcel.token == job.token();
-}
-
-// Whether the peer of a socket has the same user.
-inline bool same_user(int socket) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
 }
 
 // Collective. All-gather of open files: result[p] holds the files of process p, in its order.

@@ -17,6 +17,7 @@
 #include <replicator/job/pending_connections.hpp>
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/survivors.hpp>
+#include <replicator/job/trust.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/link.hpp>
 #include <replicator/job/wire/tcp.hpp>
@@ -78,7 +79,7 @@ class AdmissionServer {
     next_try_ = RendezvousClock::now() + std::chrono::milliseconds{200};
     try {
       listener_ = std::make_shared<FileDescriptor>(
-          listen_on(environment_.master_port, listening_address(environment_.interface, environment_.master_address)));
+          listen_on(environment_.master_port, listening_address(environment_)));
     } catch (const Error&) {  // a stopped process, or a process 0 that was started again, has the port; or the interface is gone
     }
   }

@@ -13,10 +13,12 @@
 #include <replicator/job/elastic/folder_arbiter.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/job/membership.hpp>
+#include <replicator/job/public_name.hpp>
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/rendezvous_client.hpp>
 #include <replicator/job/rendezvous_server.hpp>
 #include <replicator/job/survivors.hpp>
+#include <replicator/job/trust.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -51,7 +53,7 @@ class Regroup {
   void confirm() { survivors_.confirm(); }
   // A listener at a free port: the regroup address of this process.
   static std::shared_ptr<FileDescriptor> open_regroup_listener(const ProcessEnvironment& environment) {
-    return std::make_shared<FileDescriptor>(listen_on(0, listening_address(environment.interface, environment.master_address)));
+    return std::make_shared<FileDescriptor>(listen_on(0, listening_address(environment)));
   }
   FrameWriter& write(FrameWriter& frame) const { return survivors_.write(frame.text(environment_.job_name)); }
   // Expects a restarted process at the next rendezvous.
@@ -97,7 +99,7 @@ class Regroup {
 
   Survivors open(Job& job) {
     environment_.listener = open_regroup_listener(environment_);
-    if (environment_.job_name.empty()) environment_.job_name = "elastic " + std::to_string(job.token());
+    if (environment_.job_name.empty()) environment_.job_name = "elastic " + public_name(job.token());
     options_ = patient(options_);
     const std::string mine = std::to_string(port_of(environment_.listener->get())) + ":" + job.address();
     std::vector<RegroupAddress> regroup_addresses;

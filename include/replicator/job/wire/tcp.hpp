@@ -127,14 +127,12 @@ inline FileDescriptor connect_to_address(const SocketAddress& to, const std::vec
   return socket;
 }
 
-// Tries every address of the host once. Where none answers, it returns an empty descriptor, and `error` gives the reason
-// for each.
-inline FileDescriptor connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds limit,
-                                 std::string& error, const std::vector<InterfaceAddress>& from = {}) {
+// The addresses of a host: a numeric address, which needs no name server, or a name. Where there are none, `error` says why.
+inline std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, std::string& error) {
   const std::string service = std::to_string(port);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // a numeric address needs no name server
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   addrinfo* list = nullptr;
   int status = ::getaddrinfo(host.c_str(), service.c_str(), &hints, &list);
   if (status == EAI_NONAME) {
@@ -146,10 +144,21 @@ inline FileDescriptor connect_to(const std::string& host, std::uint16_t port, st
     return {};
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner{list, ::freeaddrinfo};
+  std::vector<SocketAddress> result;
+  for (const addrinfo* info = list; info != nullptr; info = info->ai_next) result.emplace_back(*info->ai_addr);
+  return result;
+}
+
+// Tries every address of the host once. Where none answers, it returns an empty descriptor, and `error` gives the reason
+// for each.
+inline FileDescriptor connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds limit,
+                                 std::string& error, const std::vector<InterfaceAddress>& from = {}) {
+  const auto addresses = resolve(host, port, error);
+  if (addresses.empty()) return {};
   error.clear();
-  for (const addrinfo* info = list; info != nullptr; info = info->ai_next) {
+  for (const auto& address : addresses) {
     std::string why;
-    if (auto socket = connect_to_address(SocketAddress{*info->ai_addr}, from, limit, why)) return socket;
+    if (auto socket = connect_to_address(address, from, limit, why)) return socket;
     error += (error.empty() ? "" : "; ") + why;
   }
   return {};
@@ -164,18 +173,6 @@ inline std::vector<std::string> split_addresses(std::string_view text) {
     text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
   }
   return result;
-}
-
-// Where process 0 listens in a job that meets at `master_address`:
-// - on the interface that the user chose
-// - on loopback only, where only this machine knows the address
-// - otherwise everywhere, returned as no value
-inline std::optional<SocketAddress> listening_address(const std::string& interface, const std::string& master_address) {
-  if (!interface.empty()) return addresses_of(interface).front().address;
-  const auto addresses = split_addresses(master_address);
-  const bool local = std::all_of(addresses.begin(), addresses.end(),
-                                 [](const auto& text) { return loopback_address(text).has_value(); });
-  return local && !addresses.empty() ? loopback_address(addresses.front()) : std::nullopt;
 }
 
 }  // namespace replicator::detail::transport::detail

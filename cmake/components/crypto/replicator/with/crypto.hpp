@@ -1,5 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-// On the include path only of targets that link replicator::crypto; replicator.hpp looks for it.
-#pragma once
-
-#include <replicator/job/hmac.hpp>
