@@ -66,6 +66,30 @@ inline void misread_into(int index, bool copies, std::byte* to, const std::byte*
   if (misread.peer < 0 ? device(index).memory.has_opened(from) : device(misread.peer).memory.holds(from)) to[1000] ^= std::byte{1};
 }
 
+// One bit of what the kernel number `kernel` from now on of device `index` writes is flipped; or, if `always`, that of every
+// kernel from there on. Counts all kernels of the device, flipped or not.
+struct Flip {
+  int index = -1;
+  std::int64_t kernel = 0;
+  std::uint64_t bit = 0;  // modulo the number of bits that it writes
+  bool always = false;
+};
+inline Flip flip;
+inline std::atomic<std::int64_t> kernels_run[devices];  // by device
+inline std::atomic<int> flips{0};
+inline void flip_result(int index, std::byte* const* outputs, const std::vector<std::size_t>& bytes) {
+  const auto number = kernels_run[index]++;
+  if (index != flip.index || (flip.always ? number < flip.kernel : number != flip.kernel)) return;
+  std::size_t all = 0;
+  for (const auto each : bytes) all += each;
+  if (all == 0) return;
+  auto byte = static_cast<std::size_t>(flip.bit / 8) % all;
+  std::size_t output = 0;
+  while (byte >= bytes[output]) byte -= bytes[output++];
+  outputs[output][byte] ^= std::byte{1} << static_cast<int>(flip.bit % 8);
+  ++flips;
+}
+
 inline thread_local int entered = -1;  // by this thread
 inline std::set<int> made_on;          // which devices had been entered where kernels were made
 
@@ -284,10 +308,11 @@ class Executable final : public Wrapped {
     for (const auto* output : outputs)
       if (!own.owns(output)) throw std::logic_error{"a kernel was given an output in the host's memory"};
     if (refuses && !own.owns(reinterpret_cast<const std::byte*>(launch.refused))) throw std::logic_error{"what a kernel refuses is told in the host's memory"};
-    const auto run = [this, inputs, outputs, scratch = launch.scratch, context = launch.context, step = launch.step, noted = launch.refused]() mutable {
+    const auto run = [this, index, inputs, outputs, scratch = launch.scratch, context = launch.context, step = launch.step, noted = launch.refused]() mutable {
       context.step = *step;
       try {
         inner().run({inputs.data(), outputs.data(), scratch, context, nullptr});
+        flip_result(index, outputs.data(), bytes_of_outputs());
       } catch (const DataError& error) {
         note(error, *noted);
       }
@@ -305,6 +330,7 @@ class Executable final : public Wrapped {
     return result;
   }
   std::unique_ptr<replicator::Executable> merge(std::span<const replicator::Executable* const> parts) const override { return pretend::merge(parts); }
+  std::vector<std::size_t> bytes_of_outputs() const { return {bytes_.begin() + static_cast<std::ptrdiff_t>(input_layouts.size()), bytes_.end()}; }
 
  private:
   static std::size_t stored_bytes(const Layout& layout, const TensorType& type) {
@@ -340,13 +366,15 @@ class Merged final : public replicator::Executable {
   void run(const Launch& launch) const override {
     if (!device(static_cast<Work*>(launch.stream)->index).owns(launch.table)) throw std::logic_error{"a table is in the host's memory"};
     ++counts.merged;
-    const auto run = [this, table = launch.table, scratch = launch.scratch, context = launch.context] {
+    const auto run = [this, index = static_cast<Work*>(launch.stream)->index, table = launch.table, scratch = launch.scratch, context = launch.context] {
       const auto* inputs = reinterpret_cast<const std::byte* const*>(table) + input_layouts.size();
       auto* const* outputs = reinterpret_cast<std::byte* const*>(table) + input_layouts.size() + output_layouts.size();
       for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
         inputs -= (*part)->input_layouts.size();
         outputs -= (*part)->output_layouts.size();
-        static_cast<const pretend::Executable*>(*part)->inner().run({inputs, outputs, scratch, context, nullptr});
+        const auto& one = *static_cast<const pretend::Executable*>(*part);
+        one.inner().run({inputs, outputs, scratch, context, nullptr});
+        flip_result(index, outputs, one.bytes_of_outputs());
       }
     };
     Accesses accesses{{launch.table, table_bytes, false}, {launch.scratch, scratch_bytes, true}};
@@ -397,6 +425,7 @@ class PretendDevices {
     pretend::unshared.clear();
     pretend::copied.clear();
     pretend::misread = {};
+    pretend::flip = {};
     pretend::planted = {};
   }
 

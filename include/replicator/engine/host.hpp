@@ -9,6 +9,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,6 +32,7 @@
 #include <replicator/engine/replay/replica_recorder.hpp>
 #include <replicator/engine/require_devices.hpp>
 #include <replicator/engine/require_valid.hpp>
+#include <replicator/engine/see/audit.hpp>
 #include <replicator/engine/see/drift_check.hpp>
 #include <replicator/engine/see/explain_device.hpp>
 #include <replicator/engine/see/hang_report.hpp>
@@ -68,6 +70,7 @@ class Host {
     cpu::self_test();
     require_devices(deployment_.devices);
     compare_experiments(job_, deployment_);
+    if (deployment_.see.audit > 0) audit_.emplace(deployment_, job_, placement_);
     if (!deployment_.topology.empty() && !replay_)
       all_reduce_.topology = find_topology(job_, deployment_.topology, deployment_.transport, placement_.grid());
     if (!deployment_.link.empty() && !replay_) all_reduce_.topology = topology_of_link(deployment_.link, placement_.grid());
@@ -75,6 +78,7 @@ class Host {
     reporter_.begin();
     if (replay_) communicators_.connect_replay(replay_->replica(), replay_->replicas(), deployment_.devices[0]);
     else communicators_.connect(job_, deployment_, placement_);
+    if (audit_) communicators_.connect_second(job_, deployment_, placement_);
     listen();
   }
   Host(const Host&) = delete;
@@ -200,6 +204,7 @@ class Host {
     step->traces = reporter_.record(step->resolution, step->programs);
     step->watches = reporter_.watches(step->resolution, step->programs, step->traces);
     step->listing = hang_report_.list(ordinal, step->resolution, step->programs);
+    if (step->second) step->second->listing = hang_report_.list(ordinal, step->resolution, step->second->programs);
     reporter_.write_files(traced, step->resolution, view(*step));
     return step;
   }
@@ -217,7 +222,7 @@ class Host {
     if (job_.size() > 1) job_.begin("step", number, "", where);
     const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
     listeners_.before(moment);
-    run_programs(step, moment, {upcoming, next});
+    run_devices(step, moment, {upcoming, next});
     auto results = results_of(step, placement_, upcoming);
     if (results.sets_differ) compare_sets("step " + std::to_string(number));
     sets_.clear();
@@ -276,34 +281,73 @@ class Host {
     std::span<const std::uint64_t> words;
     std::span<const std::vector<AnyArray>> elements;  // may be empty
   };
-  void run_programs(HostStep& step, const StepMoment& moment, const Upcoming& upcoming) {
+  void run_devices(HostStep& step, const StepMoment& moment, const Upcoming& upcoming) {
     running_ordinal_ = step.ordinal;
     running_number_ = moment.number;
     try {
-      devices_.run([&](int device) { run_program(step, moment, upcoming, device); });
+      if (audit_ && audit_->due(moment.number)) run_audited(step, moment, upcoming);
+      else devices_.run([&](int device) { run_program(step, moment, upcoming, device, nullptr); });
     } catch (...) {
       listeners_.failed(moment);
       throw;
     }
   }
-  void run_program(HostStep& step, const StepMoment& moment, const Upcoming& upcoming, int device) {
+  void run_audited(HostStep& step, const StepMoment& moment, const Upcoming& upcoming) {
+    const auto original = [&] {
+      devices_.run([&](int device) { run_program(step, moment, upcoming, device, step.second->original_trails[static_cast<std::size_t>(device)]); });
+    };
+    const auto second = [&] {
+      devices_.run([&](int auditor) { run_second(step, moment, upcoming, auditor); });
+    };
+    failure_.kept([&] { failure_.told([&] { audit_->run(step, moment, original, second); }); });
+  }
+  // `trail`: null unless the step is audited.
+  void run_program(HostStep& step, const StepMoment& moment, const Upcoming& upcoming, int device, const std::shared_ptr<Trail>& trail) {
     const auto index = static_cast<std::size_t>(device);
-    auto& program = step.programs[index];
-    const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
-    for (std::size_t r = 0; r < program.exchange.upcoming.size(); ++r) program.exchange.upcoming[r] = upcoming.words[first + r];
     Watch* watch = step.watches.empty() ? nullptr : step.watches[index].get();
-    const auto replicas = program.replica_ids.size();
-    execute(program, moment.inputs.subspan(first, replicas),
-            {.seed = step.seed,
-             .step = moment.number,
-             .next = upcoming.elements.empty() ? upcoming.elements : upcoming.elements.subspan(first, replicas),
-             .deadline = deployment_.deadline,
-             .late = deployment_.late,
-             .tell_late = [this, device] { hang_report_.late(device); },
-             .watch = watch,
-             .record = &hang_report_.record(device),
-             .compiled = step.listing.number(),
-             .capture = deployment_.capture});
+    Watches both;
+    if (trail) {
+      if (watch) both.add(std::shared_ptr<Watch>{std::shared_ptr<Watch>{}, watch});
+      both.add(trail);
+      watch = &both;
+    }
+    auto options = options_of(step, moment, device);
+    const auto [first, replicas] = replicas_of(device);
+    if (!upcoming.elements.empty()) options.next = upcoming.elements.subspan(first, replicas);
+    options.watch = watch;
+    options.compiled = step.listing.number();
+    execute(step.programs[index], moment, upcoming, device, options);
+  }
+  // Does the work of the team before its own.
+  void run_second(HostStep& step, const StepMoment& moment, const Upcoming& upcoming, int auditor) {
+    int device = 0;
+    while (placement_.auditor_of(device) != auditor) ++device;
+    auto options = options_of(step, moment, auditor);
+    options.watch = step.second->trails[static_cast<std::size_t>(device)].get();
+    options.compiled = step.second->listing.number();
+    options.repeated = true;
+    execute(step.second->programs[static_cast<std::size_t>(device)], moment, upcoming, device, options);
+  }
+  // Runs a program of the replicas of `device`.
+  void execute(Program& program, const StepMoment& moment, const Upcoming& upcoming, int device, const ExecutionOptions& options) {
+    const auto [first, replicas] = replicas_of(device);
+    for (std::size_t r = 0; r < program.exchange.upcoming.size(); ++r) program.exchange.upcoming[r] = upcoming.words[first + r];
+    replicator::detail::execute(program, moment.inputs.subspan(first, replicas), options);
+  }
+  // The first replica of a device, counted on this host, and how many it has.
+  std::pair<std::size_t, std::size_t> replicas_of(int device) const {
+    const int team = placement_.team_of(device);
+    return {static_cast<std::size_t>(placement_.first_replica(team)), static_cast<std::size_t>(placement_.replicas(team))};
+  }
+  // For a program that `device` runs.
+  ExecutionOptions options_of(const HostStep& step, const StepMoment& moment, int device) {
+    return {.seed = step.seed,
+            .step = moment.number,
+            .deadline = deployment_.deadline,
+            .late = deployment_.late,
+            .tell_late = [this, device] { hang_report_.late(device); },
+            .record = &hang_report_.record(device),
+            .capture = deployment_.capture};
   }
 
   // --- seeing --------------------------------------------------------------------------------------------------------------
@@ -337,6 +381,7 @@ class Host {
   Checkpoints checkpoints_;
   HostSets sets_;
   StepListeners listeners_{failure_};
+  std::optional<Audit> audit_;  // empty without --audit
   std::function<bool()> somebody_waits_;
   int running_ordinal_ = 0;
   std::uint64_t running_number_ = 0;

@@ -45,10 +45,11 @@ class HostCompiler {
     require_room_for_variables(step->resolution, deployment_);
     declare(step->resolution, ordinal, variables, sets, checkpoints);
     step->lowered = lower_classes(step->resolution);
-    make_handoffs(*step);
+    step->handoffs = make_handoffs(*step);
     // An error until here is found by the others before they wait for this process.
     if (communicators_.prepare_together()) building_.exchange({});
     plan_programs(*step, variables);
+    if (deployment_.see.audit > 0) plan_second(*step, variables);
     return step;
   }
 
@@ -99,31 +100,56 @@ class HostCompiler {
   ExecutableCache& cache() { return cache_; }
 
  private:
-  void make_handoffs(HostStep& step) const {
+  std::vector<std::unique_ptr<Handoffs>> make_handoffs(const HostStep& step) const {
     const int devices = placement_.devices_per_team();
+    std::vector<std::unique_ptr<Handoffs>> result;
     for (int team = 0; team < placement_.teams(); ++team) {
-      auto& handoffs = step.handoffs.emplace_back();
+      auto& handoffs = result.emplace_back();
       if (devices == 1) continue;
       const auto first = step.resolution.class_of.begin() + placement_.first_replica(team);
       const std::vector<std::uint32_t> class_of{first, first + placement_.replicas(team)};
       handoffs = std::make_unique<Handoffs>(devices, step.resolution.classes, step.lowered, class_of, support_of(deployment_.devices[0].kind).staging);
     }
+    return result;
   }
   void plan_programs(HostStep& step, VariableStore& variables) {
     step.programs.resize(static_cast<std::size_t>(devices_.count()));
-    devices_.run([&](int device) { step.programs[static_cast<std::size_t>(device)] = plan(plan_request(step, variables, device)); });
+    devices_.run([&](int device) { step.programs[static_cast<std::size_t>(device)] = plan(plan_request(step, variables, device, communicators_, step.handoffs[static_cast<std::size_t>(placement_.team_of(device))].get())); });
+    count_collectives(step);
+  }
+  // Plans the work of each device for its auditor.
+  void plan_second(HostStep& step, VariableStore& variables) {
+    step.second = std::make_unique<SecondComputation>();
+    auto& second = *step.second;
+    second.handoffs = make_handoffs(step);
+    second.programs.resize(step.programs.size());
+    std::vector<int> audited(step.programs.size());  // by auditor
+    for (int device = 0; device < devices_.count(); ++device) audited[static_cast<std::size_t>(placement_.auditor_of(device))] = device;
+    devices_.run([&](int auditor) {
+      const int device = audited[static_cast<std::size_t>(auditor)];
+      auto* const handoffs = second.handoffs[static_cast<std::size_t>(placement_.team_of(device))].get();
+      second.programs[static_cast<std::size_t>(device)] = plan(plan_request(step, variables, auditor, communicators_.second(), handoffs));
+    });
+    count_collectives(step);
+    for (std::size_t device = 0; device < step.programs.size(); ++device) {
+      second.trails.push_back(std::make_shared<Trail>(step.resolution, second.programs[device]));
+      second.original_trails.push_back(std::make_shared<Trail>(step.resolution, step.programs[device]));
+    }
+  }
+  void count_collectives(const HostStep& step) {
     next_collective_ += static_cast<std::uint32_t>(step.resolution.buckets.size()) + 1;  // one more, for the exchange of results
   }
-  PlanRequest plan_request(const HostStep& step, VariableStore& variables, int device) {
+  // The program that `device` runs with these communicators.
+  PlanRequest plan_request(const HostStep& step, VariableStore& variables, int device, const HostCommunicators& communicators, Handoffs* handoffs) {
     const int team = placement_.team_of(device);
     const auto& name = deployment_.devices[static_cast<std::size_t>(device)];
     return {.resolution = step.resolution,
             .lowered = step.lowered,
             .variables = variables,
-            .communicator = communicators_[device],
-            .device_communicator = communicators_.on_devices(device),
-            .through_host = communicators_.through_host(),
-            .handoffs = step.handoffs[static_cast<std::size_t>(team)].get(),
+            .communicator = communicators[device],
+            .device_communicator = communicators.on_devices(device),
+            .through_host = communicators.through_host(),
+            .handoffs = handoffs,
             .device = placement_.place_of(device),
             .devices = placement_.devices_per_team(),
             .copy = team,

@@ -18,9 +18,19 @@
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/runtime/program.hpp>
 #include <replicator/runtime/see/trace.hpp>
+#include <replicator/runtime/see/trail.hpp>
 #include <replicator/runtime/watches.hpp>
 
 namespace replicator::detail {
+
+// The second computation of audited steps. All vectors are by the device whose work it is; another device does it.
+struct SecondComputation {
+  std::vector<std::unique_ptr<Handoffs>> handoffs;  // by team; null if it has one device
+  std::vector<Program> programs;
+  std::vector<std::shared_ptr<Trail>> trails;           // of these programs
+  std::vector<std::shared_ptr<Trail>> original_trails;  // of the step's own programs
+  HangReport::Listing listing;                          // destroyed first
+};
 
 struct HostStep {
   int ordinal = 0;  // the number of the step in its Replicator
@@ -31,6 +41,7 @@ struct HostStep {
   std::vector<Program> programs;                     // by device
   std::vector<std::shared_ptr<DeviceTrace>> traces;  // by device; empty without a trace
   std::vector<std::unique_ptr<Watches>> watches;     // by device; empty without watches
+  std::unique_ptr<SecondComputation> second;         // null without --audit
   HangReport::Listing listing;                       // destroyed first: a hang report may read the other members until then
 };
 

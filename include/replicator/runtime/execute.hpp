@@ -132,7 +132,7 @@ class Execution {
     std::byte* const* pointers = program_.pointers.data() + instruction.pointers;
     switch (instruction.kind) {
       case Instruction::Kind::run: {
-        const Launch launch{pointers, pointers + instruction.inputs, program_.scratch, {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica), instruction.replica < 0, instruction.replica < 0 && program_.replica_ids.front() != program_.first_replica}, program_.queue.handle(), instruction.executable->reads_step ? step_number(instruction) : nullptr, instruction.table, instruction.refused};
+        const Launch launch{pointers, pointers + instruction.inputs, program_.scratch, {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica), instruction.replica < 0, repeats(instruction)}, program_.queue.handle(), instruction.executable->reads_step ? step_number(instruction) : nullptr, instruction.table, instruction.refused};
         if (instruction.executable->needs_host) {  // settles first: otherwise it would wait in the driver for earlier work
           prefetch();
           settle(instruction.origin);
@@ -178,6 +178,10 @@ class Execution {
     }
     pending_.push_back(index);
     if (record_) record_->started(index);
+  }
+  // True if another device, or another computation of this step, has the effect of this instruction.
+  bool repeats(const Instruction& instruction) const {
+    return options_.repeated || (instruction.replica < 0 && program_.replica_ids.front() != program_.first_replica);
   }
   // The pointer to the step number comes after those of the outputs.
   const std::uint64_t* step_number(const Instruction& instruction) const {
