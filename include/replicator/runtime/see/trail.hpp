@@ -57,7 +57,7 @@ class Trail final : public Watch {
         add(mark, collected.data, any.graph.node(any.collective[collected.ordinal]).outputs[0].bytes());
   }
   void add(std::uint64_t& mark, const std::byte* data, std::size_t bytes) {
-    if (program_.queue.handle() && bytes > 0) {
+    if (program_.queue.handle() && bytes > 0 && on_device(program_, data)) {
       host_.resize(bytes);
       program_.queue.copy(host_.data(), data, bytes);
       program_.queue.synchronise();
