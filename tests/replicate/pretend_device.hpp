@@ -36,6 +36,7 @@
 #include <replicator/ops/movement/transpose.hpp>
 #include <replicator/ops/random.hpp>
 
+#include "flipped_bits.hpp"
 #include "pretend_queues.hpp"
 #include "wrapped.hpp"
 
@@ -64,30 +65,6 @@ inline Misread misread;
 inline void misread_into(int index, bool copies, std::byte* to, const std::byte* from) {
   if (index != misread.index || copies != misread.copies) return;
   if (misread.peer < 0 ? device(index).memory.has_opened(from) : device(misread.peer).memory.holds(from)) to[1000] ^= std::byte{1};
-}
-
-// One bit of what the kernel number `kernel` from now on of device `index` writes is flipped; or, if `always`, that of every
-// kernel from there on. Counts all kernels of the device, flipped or not.
-struct Flip {
-  int index = -1;
-  std::int64_t kernel = 0;
-  std::uint64_t bit = 0;  // modulo the number of bits that it writes
-  bool always = false;
-};
-inline Flip flip;
-inline std::atomic<std::int64_t> kernels_run[devices];  // by device
-inline std::atomic<int> flips{0};
-inline void flip_result(int index, std::byte* const* outputs, const std::vector<std::size_t>& bytes) {
-  const auto number = kernels_run[index]++;
-  if (index != flip.index || (flip.always ? number < flip.kernel : number != flip.kernel)) return;
-  std::size_t all = 0;
-  for (const auto each : bytes) all += each;
-  if (all == 0) return;
-  auto byte = static_cast<std::size_t>(flip.bit / 8) % all;
-  std::size_t output = 0;
-  while (byte >= bytes[output]) byte -= bytes[output++];
-  outputs[output][byte] ^= std::byte{1} << static_cast<int>(flip.bit % 8);
-  ++flips;
 }
 
 inline thread_local int entered = -1;  // by this thread
@@ -425,7 +402,7 @@ class PretendDevices {
     pretend::unshared.clear();
     pretend::copied.clear();
     pretend::misread = {};
-    pretend::flip = {};
+    flipped = {};
     pretend::planted = {};
   }
 

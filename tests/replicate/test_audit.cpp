@@ -18,6 +18,7 @@
 #include "../support/cases.hpp"
 #include "../support/programs.hpp"
 #include "deployments.hpp"
+#include "flipped_bits.hpp"
 #include "pretend_device.hpp"
 
 namespace test_audit {
@@ -25,7 +26,7 @@ namespace test_audit {
 using namespace replicator;
 using namespace replicator::detail;
 using replicator::test::error_of;
-namespace pretend = replicator::test::pretend;
+using replicator::test::flipped;
 
 namespace {
 
@@ -58,7 +59,7 @@ class CarriedKernel final : public Executable {
 const Kernel carried_kernel{"carried", [](const KernelRequest& request) -> std::unique_ptr<Executable> {
                               return std::make_unique<CarriedKernel>(request.outputs[0].bytes());
                             }};
-const bool registered = register_kernel<Carried>(DeviceKind::cpu, KernelTier::user, &carried_kernel);
+const bool registered = register_kernel<Carried>(DeviceKind::cpu, KernelTier::reference, &carried_kernel);
 
 template <class T>
 Tensor<T> carried(Tensor<T> x, std::source_location where = std::source_location::current()) {
@@ -116,6 +117,7 @@ void flip_bit(AnyArray& array, std::uint64_t bit) {
 }
 
 using Gpus = replicator::test::PretendGpus<>;
+using Cpus = replicator::test::FlippingCpus<Map, Reduce, Matmul, Transpose, Random, LayoutCopy, Carried>;
 
 }  // namespace
 
@@ -139,42 +141,62 @@ TEST_CASE("a thousand audited steps in a row find nothing on sound devices") {
   CHECK(train.steps_done() == static_cast<std::uint64_t>(steps));
 }
 
-TEST_CASE("any bit that a kernel of an audited step writes wrongly is found, its device is named, and no variable changes") {
-  const int flips = test::few_cases() ? 20 : 1000;
+namespace {
+
+// Flips random bits of what random kernels write, one in each of so many audited steps. `learn`: in which step threads learn
+// which device they are.
+template <class Step, class Learn>
+void flip_results(int flips, DeviceKind kind, Step step_fn, Learn learn) {
+  constexpr int replicas = 5;
   std::mt19937_64 random{24};
-  const Gpus gpus;
-  int found = 0, named = 0, unchanged = 0;
+  int named = 0, unchanged = 0;
   std::string missed;
+  std::int64_t kernels[4][4] = {};  // of an audited step, by the number of devices and the device
   for (int i = 0; i < flips; ++i) {
     const int devices = i % 2 ? 3 : 2;
-    pretend::flip = {};
-    Replicator repl{audited(test::on(DeviceKind::cuda, 5, devices), 2)};
-    auto train = repl.replicate(rows, on_gpus);
+    flipped = {};
+    Replicator repl{audited(test::on(kind, replicas, devices), 2)};
+    auto train = repl.replicate(rows, step_fn);
+    learn(replicas, devices, true);
     train.step();
-    static std::int64_t kernels[4][4] = {};  // of an audited step, by the number of devices and the device
+    learn(replicas, devices, false);
+    test::count_from_here();
     if (kernels[devices][0] == 0) {
-      for (auto& count : pretend::kernels_run) count = 0;
       train.step();
-      for (int device = 0; device < devices; ++device) kernels[devices][device] = pretend::kernels_run[device];
+      for (int device = 0; device < devices; ++device) REQUIRE((kernels[devices][device] = test::kernels_run[device]) > 20);
       train.step();
     }
-    const auto before = all_values(repl, devices, 5);
-    for (auto& count : pretend::kernels_run) count = 0;
+    const auto before = all_values(repl, devices, replicas);
     const int device = static_cast<int>(random() % static_cast<std::uint64_t>(devices));
-    pretend::flips = 0;
-    pretend::flip = {device, static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(kernels[devices][device])), random()};
+    test::count_from_here();
+    flipped = {device, static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(kernels[devices][device])), random()};
     const auto error = error_of([&] { train.step(); });
-    REQUIRE(pretend::flips == 1);
-    found += error.find("which was computed twice: ") != std::string::npos;
-    const bool right = error.find("Leave cuda:" + std::to_string(device) + " out of --devices") != std::string::npos;
+    REQUIRE(test::flips == 1);
+    const auto name = DeviceName{kind, device}.text();
+    const bool right = error.starts_with("step ") && error.find(", which was computed twice: ") != std::string::npos &&
+                       error.find("Leave " + name + " out of --devices") != std::string::npos;
     named += right;
-    unchanged += all_values(repl, devices, 5) == before;
-    if (!right && missed.empty()) missed = "cuda:" + std::to_string(device) + " of " + std::to_string(devices) + ", kernel " + std::to_string(pretend::flip.kernel) + ": " + error;
+    unchanged += all_values(repl, devices, replicas) == before;
+    if (!right && missed.empty()) missed = name + " of " + std::to_string(devices) + ", kernel " + std::to_string(flipped.kernel) + ": " + error;
   }
   INFO(missed);
-  CHECK(found == flips);
   CHECK(named == flips);
   CHECK(unchanged == flips);
+}
+
+}  // namespace
+
+TEST_CASE("any bit that a kernel of an audited step writes wrongly is found, its device is named, and no variable changes") {
+  const Cpus cpus;
+  flip_results(test::few_cases() ? 50 : 1000, DeviceKind::cpu, on_cpus, [](int replicas, int devices, bool now) {
+    if (now) Cpus::learn(replicas, devices);
+    else Cpus::learnt();
+  });
+}
+
+TEST_CASE("the same is true of devices with their own memory") {
+  const Gpus gpus;
+  flip_results(test::few_cases() ? 6 : 40, DeviceKind::cuda, on_gpus, [](int, int, bool) {});
 }
 
 TEST_CASE("any bit that flips in a device's copy of a variable is found before the next audited step uses it") {
@@ -248,17 +270,19 @@ TEST_CASE("the error says step, node, line, replica and both devices, why one of
 TEST_CASE("a device that always computes wrongly is named if there are three, and with its partner if there are two") {
   for (const int devices : {2, 3, 4})
     for (int faulty = 0; faulty < devices; ++faulty) {
-      const Gpus gpus;
-      Replicator repl{audited(test::on(DeviceKind::cuda, 8, devices), 1)};
-      auto train = repl.replicate(rows, on_gpus);
+      const Cpus cpus;
+      Replicator repl{audited(test::on_devices(8, devices), 2)};
+      auto train = repl.replicate(rows, on_cpus);
+      Cpus::learn(8, devices);
       train.step();
-      for (auto& count : pretend::kernels_run) count = 0;
-      pretend::flip = {faulty, 0, 7, true};
+      Cpus::learnt();
+      test::count_from_here();
+      flipped = {faulty, 0, 7, true};
       const auto error = error_of([&] { train.step(); });
       INFO(error);
-      if (devices == 2) CHECK_THAT(error, Catch::Contains("Nobody can say which of the two is faulty") && Catch::Contains("cuda:0") && Catch::Contains("cuda:1"));
-      else CHECK_THAT(error, Catch::Contains("Leave cuda:" + std::to_string(faulty) + " out of --devices"));
-      pretend::flip = {};
+      if (devices == 2) CHECK_THAT(error, Catch::Contains("Nobody can say which of the two is faulty") && Catch::Contains("cpu:0") && Catch::Contains("cpu:1"));
+      else CHECK_THAT(error, Catch::Contains("Leave cpu:" + std::to_string(faulty) + " out of --devices"));
+      flipped = {};
     }
 }
 
