@@ -261,7 +261,7 @@ TEST_CASE("the error says step, node, line, replica and both devices, why one of
   const auto error = error_of([&] { train.step(); });
   CHECK_THAT(error, Catch::StartsWith("step 2, which was computed twice: carried#") && Catch::Contains(" at test_audit.cpp:") &&
                         Catch::EndsWith(" of replica 3 has other bits on cpu:0 than on cpu:1, from the same inputs. Asked again, cpu:0 gave other bits than "
-                                        "before, and cpu:1 the same, so the processor or the memory of cpu:0 is faulty. No variable has changed. Leave cpu:0 "
+                                        "before, and the other the same, so the processor or the memory of cpu:0 is faulty. No variable has changed. Leave cpu:0 "
                                         "out of --devices, and go on from a checkpoint"));
   CHECK(error_of([&] { train.step(); }) == error);  // there is no other answer from now on
   meanwhile = nullptr;
@@ -299,11 +299,11 @@ TEST_CASE("an observer sees every value of an audited step once") {
 
 TEST_CASE("--audit is refused where there is nothing to compare with") {
   CHECK(error_of([] { Replicator repl{audited(test::on_devices(4, 1), 10)}; }) ==
-        "--audit 10 computes steps again on other devices of a process, but process 0 has only one, so there is none to compare it with: give every "
-        "process at least 2 --devices, as cpu:0-1 does, or leave --audit out");
+        "--audit 10 computes steps again on other devices, but the job has only one, so there is none to compare it with: name at least 2 --devices, as "
+        "cpu:0-1 does, or start more processes, or leave --audit out");
   auto spread = audited(test::on_devices(4, 2), 10);
   spread.logical_devices = 2;
-  CHECK_THAT(error_of([&] { Replicator repl{spread}; }), Catch::Contains("process 0 has only one group of devices that share replicas") && Catch::Contains("at least 4 --devices"));
+  CHECK_THAT(error_of([&] { Replicator repl{spread}; }), Catch::Contains("the job has only one group of devices that share replicas") && Catch::Contains("at least 4 --devices"));
   auto fastest = audited(test::on_devices(4, 2), 10);
   fastest.kernel_choice.fastest = true;
   CHECK_THAT(error_of([&] { Replicator repl{fastest}; }), Catch::Contains("--fastest-kernels lets them differ from run to run"));

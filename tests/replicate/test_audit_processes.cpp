@@ -2,8 +2,11 @@
 // --audit in jobs of several processes: all of them name the faulty device, and an elastic job goes on without it.
 #include <catch2/catch.hpp>
 
-#include <atomic>
+#include <signal.h>
+
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <replicator/nn/nn.hpp>
 #include <replicator/replicator.hpp>
@@ -55,16 +58,17 @@ std::string sound_digest() {
          })[0].text;
 }
 
-// A kernel of device 1 of process `faulty` flips a bit in step 2, which is audited.
-std::string run(int rank, int faulty, const Deployment& where) {
+// The last device of process `faulty` flips a bit in step 2, which is audited.
+std::string run(int rank, int faulty, const Deployment& where, int processes = 3) {
   const Cpus cpus;
+  const int devices = static_cast<int>(where.devices.size());
   Replicator repl{where};
   auto train = repl.replicate(rows, train_step);
   for (int i = 0; i < steps; ++i) {
-    if (i == 0 && rank == faulty) Cpus::learn(replicas, replicas, 2);
+    if (i == 0 && rank == faulty) Cpus::learn(replicas, processes * devices, devices);
     if (i == 2 && rank == faulty) {
       test::count_from_here();
-      flipped = {1, 3, 12};
+      flipped = {devices - 1, 3, 12};
     }
     train.step();
     Cpus::learnt();
@@ -74,50 +78,82 @@ std::string run(int rank, int faulty, const Deployment& where) {
 
 }  // namespace
 
-TEST_CASE("processes audit their own devices, and the bits stay as they are") {
+TEST_CASE("processes audit each other, and the bits stay as they are") {
   const auto expected = sound_digest();
   REQUIRE(expected.size() == 64);
-  const auto results = test::run_as_job(3, [](int rank) { return run(rank, -1, of_job(2, 1)); });
-  INFO(test::describe(results));
-  for (const auto& result : results) CHECK(result.text == expected);
+  for (const std::string transport : {"shared_memory", "ucx"})
+    for (const auto& [processes, devices] : std::vector<std::pair<int, int>>{{2, 1}, {3, 1}, {3, 2}, {2, 3}}) {
+      const auto results = test::run_as_job(processes, [&](int rank) {
+        auto where = of_job(devices, 1);
+        where.transport = transport;
+        return run(rank, -1, where);
+      });
+      INFO(test::describe(results));
+      for (const auto& result : results) CHECK(result.text == expected);
+    }
 }
 
 TEST_CASE("all processes name the faulty device and its process") {
-  for (const int faulty : {0, 2}) {
-    const auto results = test::run_as_job(3, [&](int rank) { return error_of([&] { run(rank, faulty, of_job(2, 3)); }); });
-    INFO(test::describe(results));
-    for (const auto& result : results) {
-      CHECK_THAT(result.text, Catch::StartsWith("step 2, which was computed twice: "));
-      CHECK_THAT(result.text, Catch::Contains("so the processor or the memory of cpu:1 of process " + std::to_string(faulty) + " (pid ") &&
-                                  Catch::Contains("Leave cpu:1 of process " + std::to_string(faulty)));
-      CHECK(result.text == results[0].text);
+  for (const int devices : {1, 2})
+    for (const int faulty : {0, 2}) {
+      const auto results = test::run_as_job(3, [&](int rank) { return error_of([&] { run(rank, faulty, of_job(devices, 3)); }); });
+      INFO(test::describe(results));
+      const auto name = "cpu:" + std::to_string(devices - 1) + " of process " + std::to_string(faulty) + " (pid ";
+      for (const auto& result : results) {
+        CHECK_THAT(result.text, Catch::StartsWith("step 2, which was computed twice: "));
+        CHECK_THAT(result.text, Catch::Contains("so the processor or the memory of " + name) && Catch::Contains("Leave " + name));
+        CHECK(result.text == results[0].text);
+      }
     }
-  }
 }
 
 TEST_CASE("an elastic job goes on without the process of the faulty device, with the bits of a sound run") {
   const auto expected = sound_digest();
-  for (const int faulty : {0, 1}) {
-    const auto results = test::run_as_job(3, [&](int rank) {
-      try {
-        return run(rank, faulty, of_job(2, 3, true));
-      } catch (const CommunicationError& error) {
-        return std::string{"left: "} + error.what();
+  for (const int devices : {1, 2})
+    for (const int faulty : {0, 1}) {
+      const auto results = test::run_as_job(3, [&](int rank) {
+        try {
+          return run(rank, faulty, of_job(devices, 3, true));
+        } catch (const CommunicationError& error) {
+          return std::string{"left: "} + error.what();
+        }
+      });
+      INFO(test::describe(results));
+      for (int process = 0; process < 3; ++process) {
+        const auto& text = results[static_cast<std::size_t>(process)].text;
+        if (process == faulty) CHECK_THAT(text, Catch::StartsWith("left: step 2, which was computed twice: ") && Catch::Contains("cpu:" + std::to_string(devices - 1) + " of process " + std::to_string(faulty)));
+        else CHECK(text.ends_with(expected));
       }
-    });
-    INFO(test::describe(results));
-    for (int process = 0; process < 3; ++process) {
-      const auto& text = results[static_cast<std::size_t>(process)].text;
-      if (process == faulty) CHECK_THAT(text, Catch::StartsWith("left: step 2, which was computed twice: ") && Catch::Contains("cpu:1 of process " + std::to_string(faulty)));
-      else CHECK(text.ends_with(expected));
     }
-  }
 }
 
-TEST_CASE("a job is refused by all processes if one of them has a single device") {
-  const auto results = test::run_as_job(2, [](int rank) { return error_of([&] { Replicator repl{of_job(rank == 1 ? 1 : 2, 10)}; }); });
+TEST_CASE("an elastic job that shrinks to one device says that it is no longer audited, and goes on") {
+  const auto expected = sound_digest();
+  const auto results = test::run_as_job(2, [&](int rank) {
+    auto where = of_job(1, 1, true);
+    Replicator repl{where};
+    auto train = repl.replicate(rows, train_step);
+    for (int i = 0; i < steps; ++i) {
+      if (i == 2 && rank == 1) ::raise(SIGKILL);
+      train.step();
+    }
+    return repl.digest();
+  });
   INFO(test::describe(results));
-  for (const auto& result : results) CHECK_THAT(result.text, Catch::Contains("process 1 has only one, so there is none to compare it with"));
+  CHECK(results[0].text.ends_with(expected));
+}
+
+TEST_CASE("replicas of other processes must do the same to be audited there") {
+  const auto results = test::run_as_job(2, [](int rank) {
+    static_cast<void>(rank);
+    return error_of([&] {
+      Replicator repl{of_job(1, 10)};
+      auto train = repl.replicate(rows, [](ReplicaContext& replica, Tensor<float> x) { return all_reduce(replica.id() == 0 ? mean(x * 2.0f) : mean(x), Reduction::mean); });
+    });
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results)
+    CHECK_THAT(result.text, Catch::StartsWith("--audit 10: process 1 (pid ") && Catch::Contains("would compute the step of replica 0 again, but that step is not like the one of any replica there"));
 }
 
 TEST_CASE("processes that audit different steps are told so") {

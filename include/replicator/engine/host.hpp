@@ -70,7 +70,7 @@ class Host {
     cpu::self_test();
     require_devices(deployment_.devices);
     compare_experiments(job_, deployment_);
-    if (deployment_.see.audit > 0) audit_.emplace(deployment_, job_, placement_);
+    const bool audits = deployment_.see.audit > 0 && Audit::possible(deployment_, job_, placement_);
     if (!deployment_.topology.empty() && !replay_)
       all_reduce_.topology = find_topology(job_, deployment_.topology, deployment_.transport, placement_.grid());
     if (!deployment_.link.empty() && !replay_) all_reduce_.topology = topology_of_link(deployment_.link, placement_.grid());
@@ -78,7 +78,10 @@ class Host {
     reporter_.begin();
     if (replay_) communicators_.connect_replay(replay_->replica(), replay_->replicas(), deployment_.devices[0]);
     else communicators_.connect(job_, deployment_, placement_);
-    if (audit_) communicators_.connect_second(job_, deployment_, placement_);
+    if (audits) {
+      communicators_.connect_second(job_, deployment_, placement_);
+      audit_.emplace(deployment_, job_, placement_);
+    }
     listen();
   }
   Host(const Host&) = delete;
@@ -198,7 +201,7 @@ class Host {
   // Compiles the traced graphs of this host's replicas into programs, as part of building(). `ordinal`: the number of
   // the step in its Replicator.
   std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal) {
-    auto step = compiler_.compile(traced, ordinal, variables_, sets_, checkpoints_);
+    auto step = compiler_.compile(traced, ordinal, variables_, sets_, checkpoints_, audit_ ? &audit_->guests().variables() : nullptr);
     for (std::size_t device = 0; device < step->programs.size(); ++device)
       name_ranges(step->programs[device], step->resolution, deployment_.devices[device].kind);
     step->traces = reporter_.record(step->resolution, step->programs);
@@ -297,9 +300,9 @@ class Host {
       devices_.run([&](int device) { run_program(step, moment, upcoming, device, step.second->original_trails[static_cast<std::size_t>(device)]); });
     };
     const auto second = [&] {
-      devices_.run([&](int auditor) { run_second(step, moment, upcoming, auditor); });
+      devices_.run([&](int device) { run_second(step, moment, upcoming, device); });
     };
-    failure_.kept([&] { failure_.told([&] { audit_->run(step, moment, original, second); }); });
+    failure_.kept([&] { audit_->run(step, moment, upcoming.words, original, second); });
   }
   // `trail`: null unless the step is audited.
   void run_program(HostStep& step, const StepMoment& moment, const Upcoming& upcoming, int device, const std::shared_ptr<Trail>& trail) {
@@ -312,32 +315,38 @@ class Host {
       watch = &both;
     }
     auto options = options_of(step, moment, device);
-    const auto [first, replicas] = replicas_of(device);
+    const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
+    const auto replicas = static_cast<std::size_t>(placement_.replicas(placement_.team_of(device)));
     if (!upcoming.elements.empty()) options.next = upcoming.elements.subspan(first, replicas);
     options.watch = watch;
     options.compiled = step.listing.number();
-    execute(step.programs[index], moment, upcoming, device, options);
+    execute(step.programs[index], moment.inputs.subspan(first, replicas), upcoming.words.subspan(first, replicas), options);
   }
-  // Does the work of the team before its own.
-  void run_second(HostStep& step, const StepMoment& moment, const Upcoming& upcoming, int auditor) {
-    int device = 0;
-    while (placement_.auditor_of(device) != auditor) ++device;
-    auto options = options_of(step, moment, auditor);
-    options.watch = step.second->trails[static_cast<std::size_t>(device)].get();
-    options.compiled = step.second->listing.number();
+  // Does the work of the team before the device's own.
+  void run_second(HostStep& step, const StepMoment& moment, const Upcoming& upcoming, int device) {
+    auto& second = *step.second;
+    const auto index = static_cast<std::size_t>(device);
+    auto options = options_of(step, moment, device);
+    options.watch = second.trails[index].get();
+    options.compiled = second.listing.number();
     options.repeated = true;
-    execute(step.second->programs[static_cast<std::size_t>(device)], moment, upcoming, device, options);
+    const int team = placement_.team_of(device), rank = placement_.audited_by(team);
+    const auto run = [&] {
+      if (team == 0 && audit_->guests().here()) return execute(second.programs[index], second.guest_inputs, second.guest_words, options);
+      const auto first = static_cast<std::size_t>(placement_.blocks().begin(rank) - placement_.begin()), replicas = static_cast<std::size_t>(placement_.blocks().count(rank));
+      execute(second.programs[index], moment.inputs.subspan(first, replicas), upcoming.words.subspan(first, replicas), options);
+    };
+    try {
+      run();
+    } catch (const CommunicationError& error) {  // the team after its culprit did that one's work
+      const int culprit = error.culprit();
+      throw CommunicationError{error.what(), culprit < 0 || job_.aborted() ? culprit : (culprit + 1) % placement_.blocks().ranks()};
+    }
   }
-  // Runs a program of the replicas of `device`.
-  void execute(Program& program, const StepMoment& moment, const Upcoming& upcoming, int device, const ExecutionOptions& options) {
-    const auto [first, replicas] = replicas_of(device);
-    for (std::size_t r = 0; r < program.exchange.upcoming.size(); ++r) program.exchange.upcoming[r] = upcoming.words[first + r];
-    replicator::detail::execute(program, moment.inputs.subspan(first, replicas), options);
-  }
-  // The first replica of a device, counted on this host, and how many it has.
-  std::pair<std::size_t, std::size_t> replicas_of(int device) const {
-    const int team = placement_.team_of(device);
-    return {static_cast<std::size_t>(placement_.first_replica(team)), static_cast<std::size_t>(placement_.replicas(team))};
+  // Runs a program. `words`: about the next elements of its replicas.
+  static void execute(Program& program, InputStage::Inputs inputs, std::span<const std::uint64_t> words, const ExecutionOptions& options) {
+    std::copy_n(words.begin(), program.exchange.upcoming.size(), program.exchange.upcoming.begin());
+    replicator::detail::execute(program, inputs, options);
   }
   // For a program that `device` runs.
   ExecutionOptions options_of(const HostStep& step, const StepMoment& moment, int device) {

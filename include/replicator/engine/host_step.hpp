@@ -23,13 +23,19 @@
 
 namespace replicator::detail {
 
-// The second computation of audited steps. All vectors are by the device whose work it is; another device does it.
+// The second computation of audited steps: each team does the work of the team before it. Vectors are by the device, or
+// team, that does it.
 struct SecondComputation {
+  std::vector<std::vector<std::uint32_t>> classes;  // by team: those of the replicas
   std::vector<std::unique_ptr<Handoffs>> handoffs;  // by team; null if it has one device
   std::vector<Program> programs;
   std::vector<std::shared_ptr<Trail>> trails;           // of these programs
-  std::vector<std::shared_ptr<Trail>> original_trails;  // of the step's own programs
-  HangReport::Listing listing;                          // destroyed first
+  std::vector<std::shared_ptr<Trail>> original_trails;  // of the step's own programs, by their devices
+  // The input of the replicas of the first team's work, and the words about their next elements, if they belong to
+  // another process; else empty.
+  std::vector<std::vector<AnyArray>> guest_inputs;
+  std::vector<std::uint64_t> guest_words;
+  HangReport::Listing listing;  // destroyed first
 };
 
 struct HostStep {

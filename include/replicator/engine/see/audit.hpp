@@ -2,29 +2,33 @@
 // Audit: computes every N-th step twice, on different devices, and compares all bits before a variable changes
 // (--audit N). It finds devices that compute wrongly.
 //
-// The work of each team is done a second time by the next team of its process, with the same program, inputs and
-// variables. Both leave a trail, with a mark of everything that each instruction wrote. Placement never changes a bit,
-// so the two trails are equal unless a device is faulty.
+// The work of each team is done a second time by the next team of the job, with the same program, inputs and variables.
+// Both leave a trail, with a mark of everything that each instruction wrote. Placement never changes a bit, so the two
+// trails are equal unless a device is faulty.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <functional>
-#include <map>
+#include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <replicator/core/content_mark.hpp>
+#include <replicator/core/parse.hpp>
+#include <replicator/engine/fingerprint.hpp>
 #include <replicator/engine/host_step.hpp>
+#include <replicator/engine/see/audit_guests.hpp>
 #include <replicator/engine/see/audit_verdict.hpp>
 #include <replicator/engine/see/drift_check.hpp>
 #include <replicator/engine/step_listener.hpp>
+#include <replicator/job/contribution.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/deployment.hpp>
 
@@ -32,180 +36,308 @@ namespace replicator::detail {
 
 class Audit {
  public:
-  // Every process of the job makes one, with the same number of steps. Throws the same BuildError on every process if
-  // some process has no second device, or if kernels do not repeat their bits.
+  // Throws BuildError on every process if the job has nothing to compare with, or if kernels do not repeat their bits. An
+  // elastic job that has shrunk to one device goes on without audits: then this is false.
+  static bool possible(const Deployment& deployment, const transport::Job& job, const Placement& placement) {
+    const auto flag = "--audit " + std::to_string(deployment.see.audit);
+    if (deployment.kernel_choice.fastest)
+      throw BuildError{flag + " compares the bits of two computations, but --fastest-kernels lets them differ from run to run: leave one of them out"};
+    if (placement.blocks().ranks() > 1) return true;
+    const auto each = placement.devices_per_team();
+    const auto why = flag + " computes steps again on other devices, but the job has only one" + (each > 1 ? " group of devices that share replicas" : "") +
+                     ", so there is none to compare it with";
+    if (!deployment.elastic)
+      throw BuildError{why + ": name at least " + std::to_string(2 * each) + " --devices, as cpu:0-" + std::to_string(2 * each - 1) +
+                       " does, or start more processes, or leave --audit out"};
+    if (job.rank() == 0) std::fprintf(stderr, "replicator: %s; the steps are no longer audited\n", why.c_str());
+    return false;
+  }
+  // Collective.
   Audit(const Deployment& deployment, transport::Job& job, const Placement& placement)
-      : deployment_{deployment}, job_{job}, placement_{placement}, drift_{1, job, deployment, placement} {
-    require_possible();
+      : deployment_{deployment}, job_{job}, placement_{placement}, drift_{1, job, deployment, placement}, guests_{deployment, job, placement} {
+    std::vector<std::string> mine;
+    for (const auto& device : deployment.devices) mine.push_back(device.text() + (job.size() > 1 ? " of " + job.describe(job.rank()) : std::string{}));
+    const auto all = job.exchange(pack_texts(mine), "the exchange of device names");
+    for (int process = 0; process < job.size(); ++process)
+      for (auto& name : unpack_texts(all[static_cast<std::size_t>(process)], process)) names_.push_back(std::move(name));
   }
 
   bool due(std::uint64_t step) const { return (step + 1) % deployment_.see.audit == 0; }
+  AuditGuests& guests() { return guests_; }
 
   // Collective. Runs the step by original(), and compares it with what second() computes. Both return when all devices
-  // of this process are done. Throws the same error on every process if bits differ, and variables are then as before
-  // the step: DeviceError, or, if the job is elastic, CommunicationError with the faulty process as its culprit.
-  void run(const HostStep& step, const StepMoment& moment, const std::function<void()>& original, const std::function<void()>& second) {
-    if (const auto drift = drift_.find(moment.variables, "before step " + std::to_string(moment.number)))
-      accuse({drift->odd.empty() ? drift->text : drift->text + ". Most devices have other bits than " + drift->odd, drift->odd.empty() ? -1 : drift->odd_process});
+  // of this process are done. `words`: about the next elements of this process's replicas. Throws the same error on every
+  // process if bits differ, and variables are then as before the step: DeviceError, or, if the job is elastic,
+  // CommunicationError with the faulty process as its culprit.
+  void run(const HostStep& step, const StepMoment& moment, std::span<const std::uint64_t> words, const std::function<void()>& original, const std::function<void()>& second) {
+    const Computing computing{step, moment, original, second};
+    require_equal_copies(moment);
+    guests_.exchange(*step.second, moment, words);
     keep(moment);
-    const auto host_memory = marks_of_host_memory(moment);
-    const auto seen = observe(step, moment, original, second);
-    const auto mine = finding_of(step, moment, seen, nullptr);
-    const auto severity = static_cast<std::byte>(mine.severity);
-    const auto all = job_.exchange({&severity, 1}, "the comparison of an audited step");
-    if (std::all_of(all.begin(), all.end(), [](const auto& theirs) { return !theirs.empty() && theirs[0] == std::byte{Finding::none}; })) return;
-    restore(moment.variables);
-    const auto again = observe(step, moment, original, second);
-    restore(moment.variables);
-    const auto changed = changed_on_host(moment, host_memory);
-    accuse(agree(job_, changed.severity == Finding::none ? finding_of(step, moment, seen, &again) : changed));
+    const auto host_memory = marks_of_host_memory(step, moment);
+    const auto seen = compute(computing);
+    if (equal_everywhere(seen)) return;
+    restore();
+    guests_.exchange(*step.second, moment, words);
+    const auto again = compute(computing);
+    restore();
+    require_sound_memory(moment, marks_of_host_memory(step, moment) == host_memory);
+    const auto differences = gather(differences_of(step, moment, seen, again));
+    const auto [text, faulty] = Judge{differences, names_}.verdict(moment.number);
+    accuse(text, faulty < 0 ? -1 : placement_.process_of(faulty / placement_.devices_per_team()));
   }
 
  private:
-  // A value of a variable before the step: one for all devices, or one for a replica.
+  using Marks = std::vector<std::uint64_t>;
+  struct Computing {
+    const HostStep& step;
+    const StepMoment& moment;
+    const std::function<void()>&original, &second;
+  };
+  // A value of a variable before the step.
   struct Kept {
+    VariableStore* store = nullptr;
     std::string name;
     int copy = 0;  // -1: all copies
     AnyArray value;
   };
-  using Marks = std::vector<std::uint64_t>;
-  // All marks of a step that was computed twice, by the device whose work it is. `variables`: after it, for each entry
-  // of copies().
+  // The marks of one of the two computations on this process. `trails`: by device; that of a team's first device ends
+  // with the marks of its replicas' own variables. `mirrored`: by team and variable.
   struct Side {
     std::vector<Marks> trails;
-    Marks variables;
+    Marks mirrored;
   };
   struct Seen {
     Side original, second;
   };
 
-  void require_possible() const {
-    const auto& owners = placement_.process_of_team();
-    for (int process = 0; process < job_.size(); ++process)
-      if (std::count(owners.begin(), owners.end(), process) < 2)
-        throw BuildError{"--audit " + std::to_string(deployment_.see.audit) + " computes steps again on other devices of a process, but process " +
-                         std::to_string(process) + " has only one" + (placement_.devices_per_team() > 1 ? " group of devices that share replicas" : "") +
-                         ", so there is none to compare it with: give every process at least " +
-                         std::to_string(2 * placement_.devices_per_team()) + " --devices, as cpu:0-" +
-                         std::to_string(2 * placement_.devices_per_team() - 1) + " does, or leave --audit out"};
-    if (deployment_.kernel_choice.fastest)
-      throw BuildError{"--audit compares the bits of two computations, but --fastest-kernels lets them differ from run to run: leave one of them out"};
-  }
-
   // --- variables before the step -------------------------------------------------------------------------------------------
-  // f(name, copy) for each copy of each variable of this process.
+  // f(name, copy) for each copy of each such variable of this process.
   template <class F>
-  static void for_each_copy(const VariableStore& variables, F f) {
+  static void for_each_copy(const VariableStore& variables, VariableKind kind, F f) {
     for (const auto& name : variables.names())
-      for (int copy = 0; copy < variables.copies(name); ++copy) f(name, copy);
+      for (int copy = 0; variables.declaration(name).kind == kind && copy < variables.copies(name); ++copy) f(name, copy);
+  }
+  void require_equal_copies(const StepMoment& moment) {
+    const auto drift = drift_.find(moment.variables, "before step " + std::to_string(moment.number));
+    if (!drift) return;
+    accuse(drift->odd.empty() ? drift->text : drift->text + ". Most devices have other bits than " + drift->odd, drift->odd.empty() ? -1 : drift->odd_process);
   }
   void keep(const StepMoment& moment) {
     std::size_t used = 0;
-    for_each_copy(moment.variables, [&](const std::string& name, int copy) {
-      const bool mirrored = moment.variables.declaration(name).kind == VariableKind::mirrored;
-      if (mirrored && copy > 0) return;
+    const auto note = [&](VariableStore& store, const std::string& name, int copy) {
       if (used == kept_.size()) kept_.emplace_back();
       auto& kept = kept_[used++];
-      const auto& value = moment.variables.value(name, copy);
+      const auto& value = store.value(name, std::max(copy, 0));
       if (kept.name.empty() || kept.value.type() != value.type()) kept.value = AnyArray{value.type()};
+      kept.store = &store;
       kept.name = name;
-      kept.copy = mirrored ? -1 : copy;
+      kept.copy = copy;
       if (value.size_bytes() > 0) std::memcpy(kept.value.data(), value.data(), value.size_bytes());
+    };
+    for_each_copy(moment.variables, VariableKind::mirrored, [&](const std::string& name, int copy) {
+      if (copy == 0) note(moment.variables, name, -1);
     });
+    for_each_copy(moment.variables, VariableKind::replica_local, [&](const std::string& name, int copy) { note(moment.variables, name, copy); });
+    if (guests_.here()) for_each_copy(guests_.variables(), VariableKind::replica_local, [&](const std::string& name, int copy) { note(guests_.variables(), name, copy); });
     kept_.resize(used);
   }
-  void restore(VariableStore& variables) const {
-    for (const auto& [name, copy, value] : kept_) {
-      const int first = std::max(copy, 0), end = copy < 0 ? variables.copies(name) : copy + 1;
+  void restore() const {
+    for (const auto& [store, name, copy, value] : kept_) {
+      const int first = std::max(copy, 0), end = copy < 0 ? store->copies(name) : copy + 1;
       for (int each = first; each < end && value.size_bytes() > 0; ++each)
-        std::memcpy(variables.overwrite(name, each).data(), value.data(), value.size_bytes());
+        std::memcpy(store->overwrite(name, each).data(), value.data(), value.size_bytes());
     }
   }
-
   // Of all values that both computations read from the memory of the host.
-  Marks marks_of_host_memory(const StepMoment& moment) const {
+  Marks marks_of_host_memory(const HostStep& step, const StepMoment& moment) const {
     Marks result;
-    for (const auto& element : moment.inputs)
-      for (const auto& array : element) result.push_back(content_mark(array.bytes()));
-    for (const auto& kept : kept_) result.push_back(content_mark(kept.value.bytes()));
+    const auto add = [&](std::span<const std::vector<AnyArray>> elements) {
+      for (const auto& element : elements)
+        for (const auto& array : element) result.push_back(content_mark(array.bytes()));
+    };
+    add(moment.inputs);
+    add(step.second->guest_inputs);
+    for (const auto& kept : kept_)
+      if (kept.store == &moment.variables) result.push_back(content_mark(kept.value.bytes()));
     return result;
   }
   // If that memory has changed, no device computed wrongly.
-  Finding changed_on_host(const StepMoment& moment, const Marks& before) const {
-    if (marks_of_host_memory(moment) == before) return {};
-    return {Finding::computed, true,
-            "step " + std::to_string(moment.number) + ", which was computed twice: its input, or the variables that were kept to compare, changed meanwhile in the memory of " +
-                job_.describe(job_.rank()) + ", so that memory is faulty, or the program writes into an element that it has given away. No variable has changed. Test this host, and go on from a checkpoint"};
+  void require_sound_memory(const StepMoment& moment, bool sound) {
+    const auto all = job_.exchange(std::as_bytes(std::span{&sound, 1}), "the comparison of memory after an audited step");
+    for (int process = 0; process < job_.size(); ++process) {
+      const auto& theirs = all[static_cast<std::size_t>(process)];
+      transport::require_contribution(theirs.size() == 1, process, theirs.size(), "the comparison of memory after an audited step");
+      if (theirs[0] != std::byte{0}) continue;
+      accuse("step " + std::to_string(moment.number) +
+                 ", which was computed twice: its input, or the variables that were kept to compare, changed meanwhile in the memory of " +
+                 job_.describe(process) +
+                 ", so that memory is faulty, or the program writes into an element that it has given away. No variable has changed. Test this host, and go on from a checkpoint",
+             process);
+    }
   }
 
   // --- computing twice -----------------------------------------------------------------------------------------------------
   // The original comes last, so its new variables stay.
-  Seen observe(const HostStep& step, const StepMoment& moment, const std::function<void()>& original, const std::function<void()>& second) {
+  Seen compute(const Computing& what) const {
+    const auto& second = *what.step.second;
     try {
       Seen seen;
-      second();
-      seen.second = side(step.second->trails, moment.variables);
-      restore(moment.variables);
-      original();
-      seen.original = side(step.second->original_trails, moment.variables);
+      what.second();
+      seen.second = side(second.trails, what.moment);
+      for (int team = 0; team < placement_.teams(); ++team) {
+        const bool guests = team == 0 && guests_.here();
+        const int first = placement_.blocks().begin(placement_.audited_by(team)) - (guests ? placement_.blocks().begin(placement_.audited_by(team)) : placement_.begin());
+        add_own(seen.second.trails[first_device(team)], guests ? guests_.variables() : what.moment.variables, first, placement_.blocks().count(placement_.audited_by(team)));
+      }
+      restore();
+      what.original();
+      seen.original = side(second.original_trails, what.moment);
+      for (int team = 0; team < placement_.teams(); ++team)
+        add_own(seen.original.trails[first_device(team)], what.moment.variables, placement_.first_replica(team), placement_.replicas(team));
       return seen;
     } catch (...) {
-      restore(moment.variables);
+      restore();
       throw;
     }
   }
-  static Side side(const std::vector<std::shared_ptr<Trail>>& trails, const VariableStore& variables) {
+  std::size_t first_device(int team) const { return static_cast<std::size_t>(team * placement_.devices_per_team()); }
+  static Side side(const std::vector<std::shared_ptr<Trail>>& trails, const StepMoment& moment) {
     Side result;
     for (const auto& trail : trails) result.trails.push_back(trail->marks());
-    for_each_copy(variables, [&](const std::string& name, int copy) { result.variables.push_back(content_mark(variables.value(name, copy).bytes())); });
+    for_each_copy(moment.variables, VariableKind::mirrored, [&](const std::string& name, int copy) { result.mirrored.push_back(content_mark(moment.variables.value(name, copy).bytes())); });
     return result;
+  }
+  // Replica by replica.
+  static void add_own(Marks& trail, const VariableStore& variables, int first, int count) {
+    for (int replica = first; replica < first + count; ++replica)
+      for (const auto& name : variables.names())
+        if (variables.declaration(name).kind == VariableKind::replica_local) trail.push_back(content_mark(variables.value(name, replica).bytes()));
   }
 
   // --- comparing -----------------------------------------------------------------------------------------------------------
-  // What this process has found. `again`: the marks of a repetition, if there was one.
-  Finding finding_of(const HostStep& step, const StepMoment& moment, const Seen& seen, const Seen* again) const {
-    std::vector<Difference> differences;
-    for (std::size_t device = 0; device < step.programs.size(); ++device) {
-      const auto &a = seen.original.trails[device], &b = seen.second.trails[device];
-      const auto at = static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin());
-      if (at == a.size()) continue;
-      const auto kind = step.programs[device].code[at].kind;
-      Difference difference;
-      difference.own = kind != Instruction::Kind::wait && kind != Instruction::Kind::take;
-      difference.original = static_cast<int>(device);
-      difference.second = placement_.auditor_of(static_cast<int>(device));
-      difference.what = what(step, moment, device, at);
-      difference.original_repeats = again && again->original.trails[device][at] == a[at];
-      difference.second_repeats = again && again->second.trails[device][at] == b[at];
-      differences.push_back(std::move(difference));
-    }
-    if (differences.empty()) add_variables(moment, seen, again, differences);
-    std::vector<std::string> names;
-    for (const auto& device : deployment_.devices) names.push_back(device.text() + (job_.size() > 1 ? " of " + job_.describe(job_.rank()) : std::string{}));
-    return judge(differences, names, moment.number, job_.size() == 1);
+  // The team of this process that repeats the work of its team `team`; -1: it is on another process.
+  int local_auditor(int team) const {
+    const int next = (placement_.first_team() + team + 1) % placement_.blocks().ranks() - placement_.first_team();
+    return next >= 0 && next < placement_.teams() ? next : -1;
   }
-  // Variables that differ although all instructions wrote the same: their memory has changed by itself.
-  void add_variables(const StepMoment& moment, const Seen& seen, const Seen* again, std::vector<Difference>& differences) const {
-    std::size_t v = 0;
-    for_each_copy(moment.variables, [&](const std::string& name, int copy) {
-      const auto at = v++;
-      if (seen.original.variables[at] == seen.second.variables[at]) return;
-      const bool mirrored = moment.variables.declaration(name).kind == VariableKind::mirrored;
-      Difference difference;
-      const int team = mirrored ? copy : moment.team(placement_.begin() + copy);
-      difference.original = team * placement_.devices_per_team();
-      // A mirrored copy belongs to one device, which wrote it both times.
-      difference.second = mirrored ? difference.original : placement_.auditor_of(difference.original);
-      difference.what = "the variable \"" + name + "\"" + (mirrored ? "" : " of replica " + std::to_string(placement_.begin() + copy)) +
-                        ", declared at " + moment.variables.declaration(name).where.text() + ",";
-      difference.original_repeats = again && again->original.variables[at] == seen.original.variables[at];
-      difference.second_repeats = again && again->second.variables[at] == seen.second.variables[at];
-      differences.push_back(std::move(difference));
+  // Calls f(device, auditor) for each device of this process whose work another one of it repeats.
+  template <class F>
+  void for_each_local_pair(F f) const {
+    for (int team = 0; team < placement_.teams(); ++team)
+      for (int place = 0; place < placement_.devices_per_team() && local_auditor(team) >= 0; ++place)
+        f(first_device(team) + static_cast<std::size_t>(place), first_device(local_auditor(team)) + static_cast<std::size_t>(place));
+  }
+  std::uint64_t mark_of_team(const Side& side, int team) const {
+    Marks all;
+    for (int place = 0; place < placement_.devices_per_team(); ++place) {
+      const auto& trail = side.trails[first_device(team) + static_cast<std::size_t>(place)];
+      all.insert(all.end(), trail.begin(), trail.end());
+    }
+    return content_mark(std::as_bytes(std::span{all}));
+  }
+  // Collective: true if no process sees a difference. What crosses processes is compared by all of them.
+  bool equal_everywhere(const Seen& seen) {
+    struct Word {
+      std::uint64_t equal = 1, given = 0, repeated = 0;  // given: the work of the last team; repeated: the work of the process before
+    } mine;
+    for_each_local_pair([&](std::size_t device, std::size_t auditor) { mine.equal &= seen.original.trails[device] == seen.second.trails[auditor]; });
+    mine.equal &= seen.original.mirrored == seen.second.mirrored;
+    if (guests_.here()) {
+      mine.given = mark_of_team(seen.original, placement_.teams() - 1);
+      mine.repeated = mark_of_team(seen.second, 0);
+    }
+    static constexpr const char* what = "the comparison of an audited step";
+    const auto all = job_.exchange(std::as_bytes(std::span{&mine, 1}), what);
+    std::vector<Word> words(all.size());
+    for (std::size_t process = 0; process < all.size(); ++process) {
+      transport::require_contribution(all[process].size() == sizeof(Word), static_cast<int>(process), all[process].size(), what);
+      std::memcpy(&words[process], all[process].data(), sizeof(Word));
+    }
+    bool equal = true;
+    for (std::size_t process = 0; process < words.size(); ++process)
+      equal = equal && words[process].equal == 1 && words[process].given == words[(process + 1) % words.size()].repeated;
+    return equal;
+  }
+
+  // What differs in the work of this process's devices. Collective: the trails of those that repeat it come from there.
+  std::vector<Difference> differences_of(const HostStep& step, const StepMoment& moment, const Seen& seen, const Seen& again) {
+    std::vector<Difference> differences;
+    const auto compare = [&](std::size_t device, int auditor, const Marks& second, const Marks& second_again) {
+      const auto &first = seen.original.trails[device], &first_again = again.original.trails[device];
+      const auto at = static_cast<std::size_t>(std::mismatch(first.begin(), first.end(), second.begin(), second.end()).first - first.begin());
+      if (at >= first.size() || at >= second.size() || at >= second_again.size()) return;
+      const auto& code = step.programs[device].code;
+      const auto kind = at < code.size() ? code[at].kind : Instruction::Kind::run;
+      differences.push_back({what(step, moment, device, at), kind != Instruction::Kind::wait && kind != Instruction::Kind::take, of_job(device), auditor,
+                             first_again[at] == first[at], second_again[at] == second[at]});
+    };
+    for_each_local_pair([&](std::size_t device, std::size_t auditor) { compare(device, of_job(auditor), seen.second.trails[auditor], again.second.trails[auditor]); });
+    std::vector<std::string> mine;
+    for (std::size_t place = 0; guests_.here() && place < first_device(1); ++place)
+      for (const auto* const side : {&seen.second, &again.second}) {
+        const auto bytes = std::as_bytes(std::span{side->trails[place]});
+        mine.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      }
+    const auto all = job_.exchange(pack_texts(mine), "the exchange of an audited step's marks");
+    if (guests_.here()) {
+      const auto theirs = unpack_texts(all[static_cast<std::size_t>(guests_.sent_to())], guests_.sent_to());
+      transport::require_contribution(theirs.size() == 2 * first_device(1), guests_.sent_to(), theirs.size(), "the exchange of an audited step's marks");
+      const auto last = first_device(placement_.teams() - 1);
+      for (std::size_t place = 0; place < first_device(1); ++place)
+        compare(last + place, (of_job(last + place) + placement_.devices_per_team()) % static_cast<int>(names_.size()), marks_in(theirs[2 * place]), marks_in(theirs[2 * place + 1]));
+    }
+    if (differences.empty()) add_mirrored(moment, seen, differences);
+    return differences;
+  }
+  static Marks marks_in(const std::string& text) {
+    Marks marks(text.size() / sizeof(std::uint64_t));
+    std::memcpy(marks.data(), text.data(), marks.size() * sizeof(std::uint64_t));
+    return marks;
+  }
+  // A device of this process, counted over the job.
+  int of_job(std::size_t device) const { return placement_.first_team() * placement_.devices_per_team() + static_cast<int>(device); }
+  // Copies that differ although all instructions wrote the same: their memory has changed by itself. The same device wrote
+  // a copy both times.
+  void add_mirrored(const StepMoment& moment, const Seen& seen, std::vector<Difference>& differences) const {
+    std::size_t at = 0;
+    for_each_copy(moment.variables, VariableKind::mirrored, [&](const std::string& name, int copy) {
+      const bool equal = seen.original.mirrored[at] == seen.second.mirrored[at];
+      ++at;
+      const auto device = of_job(first_device(copy));
+      if (!equal) differences.push_back({"the variable \"" + name + "\", declared at " + moment.variables.declaration(name).where.text() + ",", true, device, device});
     });
   }
-  // The instruction as a reader of the program knows it: "matmul#17 at train.cpp:31 of replica 3".
-  static std::string what(const HostStep& step, const StepMoment& moment, std::size_t device, std::size_t at) {
+  // The differences of all processes.
+  std::vector<Difference> gather(const std::vector<Difference>& mine) {
+    std::vector<std::string> texts;
+    for (const auto& each : mine) {
+      texts.push_back(each.what);
+      for (const int number : {static_cast<int>(each.own), each.original, each.second, static_cast<int>(each.original_repeats), static_cast<int>(each.second_repeats)})
+        texts.push_back(std::to_string(number));
+    }
+    static constexpr const char* what = "the exchange of what an audit has found";
+    const auto all = job_.exchange(pack_texts(texts), what);
+    std::vector<Difference> result;
+    for (int process = 0; process < job_.size(); ++process) {
+      const auto theirs = unpack_texts(all[static_cast<std::size_t>(process)], process);
+      transport::require_contribution(theirs.size() % 6 == 0, process, theirs.size(), what);
+      for (std::size_t i = 0; i < theirs.size(); i += 6) {
+        const auto number = [&](std::size_t k, int highest) {
+          const auto value = whole_number<int>(theirs[i + k], 0, highest);
+          transport::require_contribution(value.has_value(), process, theirs.size(), what);
+          return *value;
+        };
+        const int devices = static_cast<int>(names_.size()) - 1;
+        result.push_back({theirs[i], number(1, 1) == 1, number(2, devices), number(3, devices), number(4, 1) == 1, number(5, 1) == 1});
+      }
+    }
+    return result;
+  }
+  // What an entry of a trail belongs to, as a reader of the program knows it: "matmul#17 at train.cpp:31 of replica 3".
+  std::string what(const HostStep& step, const StepMoment& moment, std::size_t device, std::size_t at) const {
     const auto& program = step.programs[device];
+    if (at >= program.code.size()) return own_variable(moment, program, at - program.code.size());
     const auto& instruction = program.code[at];
     if (instruction.kind == Instruction::Kind::wait) return program.collectives[instruction.collective].text;
     if (instruction.kind == Instruction::Kind::take) return program.handoffs->text(instruction.place);
@@ -215,21 +347,32 @@ class Audit {
     if (const auto variable = variable_written(moment.variables, program, instruction); !variable.empty()) text += ", the new value of \"" + variable + "\",";
     return text + " of " + (instruction.replica < 0 ? "all replicas" : "replica " + std::to_string(instruction.replica));
   }
+  static std::string own_variable(const StepMoment& moment, const Program& program, std::size_t number) {
+    std::vector<std::string> names;
+    for_each_copy(moment.variables, VariableKind::replica_local, [&](const std::string& name, int copy) {
+      if (copy == 0) names.push_back(name);
+    });
+    const auto& name = names[number % names.size()];
+    return "the variable \"" + name + "\" of replica " + std::to_string(program.replica_ids[number / names.size()]) + ", declared at " +
+           moment.variables.declaration(name).where.text() + ",";
+  }
   // Empty if the instruction writes no variable, or on devices with their own memory.
   static std::string variable_written(const VariableStore& variables, const Program& program, const Instruction& instruction) {
     std::string found;
     const auto* const outputs = program.pointers.data() + instruction.pointers + (instruction.kind == Instruction::Kind::run ? instruction.inputs : 1);
     const auto count = instruction.kind == Instruction::Kind::run ? instruction.executable->output_layouts.size() : 1;
-    for_each_copy(variables, [&](const std::string& name, int copy) {
-      if (std::find(outputs, outputs + count, variables.data(name, copy)) != outputs + count) found = name;
-    });
+    for (const auto kind : {VariableKind::mirrored, VariableKind::replica_local})
+      for_each_copy(variables, kind, [&](const std::string& name, int copy) {
+        if (std::find(outputs, outputs + count, variables.data(name, copy)) != outputs + count) found = name;
+      });
     return found;
   }
 
   // --- the end -------------------------------------------------------------------------------------------------------------
-  [[noreturn]] void accuse(const Accusation& accusation) {
-    if (!deployment_.elastic || accusation.process < 0 || job_.size() == 1) throw DeviceError{accusation.text};
-    job_.abort(accusation.text, accusation.process);
+  // `process`: that of the faulty device; -1: unknown.
+  [[noreturn]] void accuse(const std::string& text, int process) {
+    if (!deployment_.elastic || process < 0 || job_.size() == 1) throw DeviceError{text};
+    job_.abort(text, process);
     throw CommunicationError{job_.failure(), job_.culprit()};
   }
 
@@ -237,6 +380,8 @@ class Audit {
   transport::Job& job_;
   const Placement& placement_;
   DriftCheck drift_;
+  AuditGuests guests_;
+  std::vector<std::string> names_;  // of the devices of the job
   std::vector<Kept> kept_;
 };
 
