@@ -102,17 +102,24 @@ class AuditGuests {
   }
   void send_and_receive() {
     const transport::Slot slot{0, 0, 0};
-    const auto received = messenger_->recv(in_, from_, slot), sent = messenger_->send(out_, to_, slot);
-    const auto done = [&] { return messenger_->done(received) && messenger_->done(sent); };
-    DeadlineWait wait{{deployment_.deadline, deployment_.late}};
+    struct UnderWay {
+      transport::Ticket ticket;
+      int process;
+      const char* what;
+    };
+    std::vector<UnderWay> under_way{{messenger_->send(out_, to_, slot), to_, "take"}};
+    under_way.push_back({messenger_->recv(in_, from_, slot), from_, "give"});
+    const auto none = [&] {  // no ticket is asked again once it is done
+      while (!under_way.empty() && messenger_->done(under_way.back().ticket)) under_way.pop_back();
+      return under_way.empty();
+    };
     const auto waits = [&](const std::string& how) {
-      const bool here = messenger_->done(received);
-      return job_.describe(job_.rank()) + " " + how + " for " + job_.describe(here ? to_ : from_) + (here ? ", which is to take" : ", which is to give") +
+      return job_.describe(job_.rank()) + " " + how + " for " + job_.describe(under_way.back().process) + ", which is to " + under_way.back().what +
              " the input of replicas whose step is computed again for --audit";
     };
-    if (wait.wait([&](DeadlineWait::Time until) { return messenger_->wait(done, until); }, [&] { std::fprintf(stderr, "replicator: %s\n", waits("waits").c_str()); })) return;
-    throw CommunicationError{waits("waited until the deadline") + ". It is stopped or slow: look there, or allow more time with --deadline",
-                             messenger_->done(received) ? to_ : from_};
+    DeadlineWait wait{{deployment_.deadline, deployment_.late}};
+    if (wait.wait([&](DeadlineWait::Time until) { return messenger_->wait(none, until); }, [&] { std::fprintf(stderr, "replicator: %s\n", waits("waits").c_str()); })) return;
+    throw CommunicationError{waits("waited until the deadline") + ". It is stopped or slow: look there, or allow more time with --deadline", under_way.back().process};
   }
 
   const Deployment& deployment_;
