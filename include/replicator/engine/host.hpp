@@ -302,7 +302,7 @@ class Host {
     const auto second = [&] {
       devices_.run([&](int device) { run_second(step, moment, upcoming, device); });
     };
-    failure_.kept([&] { audit_->run(step, moment, upcoming.words, original, second); });
+    failure_.kept([&] { audit_->run(step, moment, upcoming.words, original, second, [&](const std::function<void(int)>& work) { devices_.run(work); }); });
   }
   // `trail`: null unless the step is audited.
   void run_program(HostStep& step, const StepMoment& moment, const Upcoming& upcoming, int device, const std::shared_ptr<Trail>& trail) {
@@ -329,7 +329,7 @@ class Host {
     auto options = options_of(step, moment, device);
     options.watch = second.trails[index].get();
     options.compiled = second.listing.number();
-    options.repeated = true;
+    options.rehearsal = true;
     const int team = placement_.team_of(device), rank = placement_.audited_by(team);
     const auto run = [&] {
       if (team == 0 && audit_->guests().here()) return execute(second.programs[index], second.guest_inputs, second.guest_words, options);

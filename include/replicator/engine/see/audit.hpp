@@ -62,6 +62,9 @@ class Audit {
       for (auto& name : unpack_texts(all[static_cast<std::size_t>(process)], process)) names_.push_back(std::move(name));
   }
 
+  // Calls work(device) for each device of this process, at the same time.
+  using OnDevices = std::function<void(const std::function<void(int)>& work)>;
+
   bool due(std::uint64_t step) const { return (step + 1) % deployment_.see.audit == 0; }
   AuditGuests& guests() { return guests_; }
 
@@ -69,20 +72,25 @@ class Audit {
   // of this process are done. `words`: about the next elements of this process's replicas. Throws the same error on every
   // process if bits differ, and variables are then as before the step: DeviceError, or, if the job is elastic,
   // CommunicationError with the faulty process as its culprit.
-  void run(const HostStep& step, const StepMoment& moment, std::span<const std::uint64_t> words, const std::function<void()>& original, const std::function<void()>& second) {
-    const Computing computing{step, moment, original, second};
-    require_equal_copies(moment);
+  void run(const HostStep& step, const StepMoment& moment, std::span<const std::uint64_t> words, const std::function<void()>& original, const std::function<void()>& second,
+           const OnDevices& on_devices) {
+    const Computing computing{step, moment, original, second, on_devices};
+    const auto before = marks_of_teams(computing);
+    if (const auto drift = drift_.find(moment.variables, before, "before step " + std::to_string(moment.number))) accuse(*drift);
     guests_.exchange(*step.second, moment, words);
-    keep(moment);
-    const auto host_memory = marks_of_host_memory(step, moment);
+    keep(computing);
+    const auto inputs = marks_of_inputs(step, moment);
     const auto seen = compute(computing);
-    if (equal_everywhere(seen)) return;
-    restore();
+    const auto drift = drift_.find(moment.variables, seen.mirrored, "after step " + std::to_string(moment.number) + ", which was computed twice,");
+    const bool equal = equal_everywhere(seen);
+    if (equal && !drift) return;
+    restore(moment.variables);
     guests_.exchange(*step.second, moment, words);
     const auto again = compute(computing);
-    restore();
-    require_sound_memory(moment, marks_of_host_memory(step, moment) == host_memory);
-    const auto differences = gather(differences_of(step, moment, seen, again));
+    restore(moment.variables);
+    require_sound_memory(moment, marks_of_inputs(step, moment) == inputs && std::all_of(kept_.begin(), kept_.end(), [](const Kept& each) { return content_mark(each.value.bytes()) == each.mark; }));
+    const auto differences = gather(equal ? differences_in_variables(moment, seen, again) : differences_of(step, seen, again));
+    if (differences.empty()) accuse(*drift);
     const auto [text, faulty] = Judge{differences, names_}.verdict(moment.number);
     accuse(text, faulty < 0 ? -1 : placement_.process_of(faulty / placement_.devices_per_team()));
   }
@@ -93,64 +101,63 @@ class Audit {
     const HostStep& step;
     const StepMoment& moment;
     const std::function<void()>&original, &second;
+    const OnDevices& on_devices;
   };
-  // A value of a variable before the step.
+  // A variable before the step: a mirrored one once, a replica-local one for a replica of this process.
   struct Kept {
-    VariableStore* store = nullptr;
     std::string name;
     int copy = 0;  // -1: all copies
     AnyArray value;
+    std::uint64_t mark = 0;
   };
-  // The marks of one of the two computations on this process. `trails`: by device; that of a team's first device ends
-  // with the marks of its replicas' own variables. `mirrored`: by team and variable.
-  struct Side {
-    std::vector<Marks> trails;
-    Marks mirrored;
-  };
+  // The marks of the two computations on this process.
   struct Seen {
-    Side original, second;
+    std::vector<Marks> original, second;  // the trails, by device
+    std::vector<Marks> mirrored;          // after the original: by team, of each mirrored variable
   };
 
   // --- variables before the step -------------------------------------------------------------------------------------------
-  // f(name, copy) for each copy of each such variable of this process.
-  template <class F>
-  static void for_each_copy(const VariableStore& variables, VariableKind kind, F f) {
-    for (const auto& name : variables.names())
-      for (int copy = 0; variables.declaration(name).kind == kind && copy < variables.copies(name); ++copy) f(name, copy);
-  }
-  void require_equal_copies(const StepMoment& moment) {
-    const auto drift = drift_.find(moment.variables, "before step " + std::to_string(moment.number));
-    if (!drift) return;
-    accuse(drift->odd.empty() ? drift->text : drift->text + ". Most devices have other bits than " + drift->odd, drift->odd.empty() ? -1 : drift->odd_process);
-  }
-  void keep(const StepMoment& moment) {
+  void keep(const Computing& what) {
+    auto& variables = what.moment.variables;
     std::size_t used = 0;
-    const auto note = [&](VariableStore& store, const std::string& name, int copy) {
-      if (used == kept_.size()) kept_.emplace_back();
-      auto& kept = kept_[used++];
-      const auto& value = store.value(name, std::max(copy, 0));
-      if (kept.name.empty() || kept.value.type() != value.type()) kept.value = AnyArray{value.type()};
-      kept.store = &store;
-      kept.name = name;
-      kept.copy = copy;
-      if (value.size_bytes() > 0) std::memcpy(kept.value.data(), value.data(), value.size_bytes());
-    };
-    for_each_copy(moment.variables, VariableKind::mirrored, [&](const std::string& name, int copy) {
-      if (copy == 0) note(moment.variables, name, -1);
-    });
-    for_each_copy(moment.variables, VariableKind::replica_local, [&](const std::string& name, int copy) { note(moment.variables, name, copy); });
-    if (guests_.here()) for_each_copy(guests_.variables(), VariableKind::replica_local, [&](const std::string& name, int copy) { note(guests_.variables(), name, copy); });
+    for (const auto& name : variables.names()) {
+      const bool mirrored = variables.declaration(name).kind == VariableKind::mirrored;
+      for (int copy = 0; copy < (mirrored ? 1 : variables.copies(name)); ++copy) {
+        if (used == kept_.size()) kept_.emplace_back();
+        auto& kept = kept_[used++];
+        const auto& type = variables.declaration(name).type;
+        if (kept.name.empty() || kept.value.type() != type) kept.value = AnyArray{type};
+        kept.name = name;
+        kept.copy = mirrored ? -1 : copy;
+      }
+    }
     kept_.resize(used);
+    what.on_devices([&](int device) {
+      for (auto at = static_cast<std::size_t>(device); at < kept_.size(); at += what.step.programs.size()) {
+        auto& kept = kept_[at];
+        const auto& value = variables.value(kept.name, std::max(kept.copy, 0));
+        if (value.size_bytes() > 0) std::memcpy(kept.value.data(), value.data(), value.size_bytes());
+        kept.mark = content_mark(kept.value.bytes());
+      }
+    });
   }
-  void restore() const {
-    for (const auto& [store, name, copy, value] : kept_) {
-      const int first = std::max(copy, 0), end = copy < 0 ? store->copies(name) : copy + 1;
+  void restore(VariableStore& variables) const {
+    for (const auto& [name, copy, value, mark] : kept_) {
+      const int first = std::max(copy, 0), end = copy < 0 ? variables.copies(name) : copy + 1;
       for (int each = first; each < end && value.size_bytes() > 0; ++each)
-        std::memcpy(store->overwrite(name, each).data(), value.data(), value.size_bytes());
+        std::memcpy(variables.overwrite(name, each).data(), value.data(), value.size_bytes());
     }
   }
-  // Of all values that both computations read from the memory of the host.
-  Marks marks_of_host_memory(const HostStep& step, const StepMoment& moment) const {
+  std::vector<Marks> marks_of_teams(const Computing& what) const {
+    std::vector<Marks> marks(static_cast<std::size_t>(placement_.teams()));
+    what.on_devices([&](int device) {
+      const int team = placement_.team_of(device);
+      if (placement_.place_of(device) == 0) marks[static_cast<std::size_t>(team)] = DriftCheck::marks_of(what.moment.variables, team);
+    });
+    return marks;
+  }
+  // Both computations read the inputs from the memory of the host.
+  static Marks marks_of_inputs(const HostStep& step, const StepMoment& moment) {
     Marks result;
     const auto add = [&](std::span<const std::vector<AnyArray>> elements) {
       for (const auto& element : elements)
@@ -158,8 +165,6 @@ class Audit {
     };
     add(moment.inputs);
     add(step.second->guest_inputs);
-    for (const auto& kept : kept_)
-      if (kept.store == &moment.variables) result.push_back(content_mark(kept.value.bytes()));
     return result;
   }
   // If that memory has changed, no device computed wrongly.
@@ -178,44 +183,23 @@ class Audit {
   }
 
   // --- computing twice -----------------------------------------------------------------------------------------------------
-  // The original comes last, so its new variables stay.
   Seen compute(const Computing& what) const {
-    const auto& second = *what.step.second;
+    Seen seen;
+    what.second();  // changes no variable
+    for (const auto& trail : what.step.second->trails) seen.second.push_back(trail->marks());
     try {
-      Seen seen;
-      what.second();
-      seen.second = side(second.trails, what.moment);
-      for (int team = 0; team < placement_.teams(); ++team) {
-        const bool guests = team == 0 && guests_.here();
-        const int first = placement_.blocks().begin(placement_.audited_by(team)) - (guests ? placement_.blocks().begin(placement_.audited_by(team)) : placement_.begin());
-        add_own(seen.second.trails[first_device(team)], guests ? guests_.variables() : what.moment.variables, first, placement_.blocks().count(placement_.audited_by(team)));
-      }
-      restore();
       what.original();
-      seen.original = side(second.original_trails, what.moment);
-      for (int team = 0; team < placement_.teams(); ++team)
-        add_own(seen.original.trails[first_device(team)], what.moment.variables, placement_.first_replica(team), placement_.replicas(team));
-      return seen;
+      seen.mirrored = marks_of_teams(what);
     } catch (...) {
-      restore();
+      restore(what.moment.variables);
       throw;
     }
-  }
-  std::size_t first_device(int team) const { return static_cast<std::size_t>(team * placement_.devices_per_team()); }
-  static Side side(const std::vector<std::shared_ptr<Trail>>& trails, const StepMoment& moment) {
-    Side result;
-    for (const auto& trail : trails) result.trails.push_back(trail->marks());
-    for_each_copy(moment.variables, VariableKind::mirrored, [&](const std::string& name, int copy) { result.mirrored.push_back(content_mark(moment.variables.value(name, copy).bytes())); });
-    return result;
-  }
-  // Replica by replica.
-  static void add_own(Marks& trail, const VariableStore& variables, int first, int count) {
-    for (int replica = first; replica < first + count; ++replica)
-      for (const auto& name : variables.names())
-        if (variables.declaration(name).kind == VariableKind::replica_local) trail.push_back(content_mark(variables.value(name, replica).bytes()));
+    for (const auto& trail : what.step.second->original_trails) seen.original.push_back(trail->marks());
+    return seen;
   }
 
   // --- comparing -----------------------------------------------------------------------------------------------------------
+  std::size_t first_device(int team) const { return static_cast<std::size_t>(team * placement_.devices_per_team()); }
   // The team of this process that repeats the work of its team `team`; -1: it is on another process.
   int local_auditor(int team) const {
     const int next = (placement_.first_team() + team + 1) % placement_.blocks().ranks() - placement_.first_team();
@@ -228,10 +212,10 @@ class Audit {
       for (int place = 0; place < placement_.devices_per_team() && local_auditor(team) >= 0; ++place)
         f(first_device(team) + static_cast<std::size_t>(place), first_device(local_auditor(team)) + static_cast<std::size_t>(place));
   }
-  std::uint64_t mark_of_team(const Side& side, int team) const {
+  std::uint64_t mark_of_team(const std::vector<Marks>& trails, int team) const {
     Marks all;
     for (int place = 0; place < placement_.devices_per_team(); ++place) {
-      const auto& trail = side.trails[first_device(team) + static_cast<std::size_t>(place)];
+      const auto& trail = trails[first_device(team) + static_cast<std::size_t>(place)];
       all.insert(all.end(), trail.begin(), trail.end());
     }
     return content_mark(std::as_bytes(std::span{all}));
@@ -241,8 +225,7 @@ class Audit {
     struct Word {
       std::uint64_t equal = 1, given = 0, repeated = 0;  // given: the work of the last team; repeated: the work of the process before
     } mine;
-    for_each_local_pair([&](std::size_t device, std::size_t auditor) { mine.equal &= seen.original.trails[device] == seen.second.trails[auditor]; });
-    mine.equal &= seen.original.mirrored == seen.second.mirrored;
+    for_each_local_pair([&](std::size_t device, std::size_t auditor) { mine.equal &= seen.original[device] == seen.second[auditor]; });
     if (guests_.here()) {
       mine.given = mark_of_team(seen.original, placement_.teams() - 1);
       mine.repeated = mark_of_team(seen.second, 0);
@@ -261,22 +244,21 @@ class Audit {
   }
 
   // What differs in the work of this process's devices. Collective: the trails of those that repeat it come from there.
-  std::vector<Difference> differences_of(const HostStep& step, const StepMoment& moment, const Seen& seen, const Seen& again) {
+  std::vector<Difference> differences_of(const HostStep& step, const Seen& seen, const Seen& again) {
     std::vector<Difference> differences;
     const auto compare = [&](std::size_t device, int auditor, const Marks& second, const Marks& second_again) {
-      const auto &first = seen.original.trails[device], &first_again = again.original.trails[device];
+      const auto &first = seen.original[device], &first_again = again.original[device];
       const auto at = static_cast<std::size_t>(std::mismatch(first.begin(), first.end(), second.begin(), second.end()).first - first.begin());
       if (at >= first.size() || at >= second.size() || at >= second_again.size()) return;
-      const auto& code = step.programs[device].code;
-      const auto kind = at < code.size() ? code[at].kind : Instruction::Kind::run;
-      differences.push_back({what(step, moment, device, at), kind != Instruction::Kind::wait && kind != Instruction::Kind::take, of_job(device), auditor,
+      const auto kind = step.programs[device].code[at].kind;
+      differences.push_back({what(step, device, at), kind != Instruction::Kind::wait && kind != Instruction::Kind::take, of_job(device), auditor,
                              first_again[at] == first[at], second_again[at] == second[at]});
     };
-    for_each_local_pair([&](std::size_t device, std::size_t auditor) { compare(device, of_job(auditor), seen.second.trails[auditor], again.second.trails[auditor]); });
+    for_each_local_pair([&](std::size_t device, std::size_t auditor) { compare(device, of_job(auditor), seen.second[auditor], again.second[auditor]); });
     std::vector<std::string> mine;
     for (std::size_t place = 0; guests_.here() && place < first_device(1); ++place)
-      for (const auto* const side : {&seen.second, &again.second}) {
-        const auto bytes = std::as_bytes(std::span{side->trails[place]});
+      for (const auto* const trails : {&seen.second, &again.second}) {
+        const auto bytes = std::as_bytes(std::span{(*trails)[place]});
         mine.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       }
     const auto all = job_.exchange(pack_texts(mine), "the exchange of an audited step's marks");
@@ -287,7 +269,6 @@ class Audit {
       for (std::size_t place = 0; place < first_device(1); ++place)
         compare(last + place, (of_job(last + place) + placement_.devices_per_team()) % static_cast<int>(names_.size()), marks_in(theirs[2 * place]), marks_in(theirs[2 * place + 1]));
     }
-    if (differences.empty()) add_mirrored(moment, seen, differences);
     return differences;
   }
   static Marks marks_in(const std::string& text) {
@@ -297,16 +278,20 @@ class Audit {
   }
   // A device of this process, counted over the job.
   int of_job(std::size_t device) const { return placement_.first_team() * placement_.devices_per_team() + static_cast<int>(device); }
-  // Copies that differ although all instructions wrote the same: their memory has changed by itself. The same device wrote
-  // a copy both times.
-  void add_mirrored(const StepMoment& moment, const Seen& seen, std::vector<Difference>& differences) const {
-    std::size_t at = 0;
-    for_each_copy(moment.variables, VariableKind::mirrored, [&](const std::string& name, int copy) {
-      const bool equal = seen.original.mirrored[at] == seen.second.mirrored[at];
-      ++at;
-      const auto device = of_job(first_device(copy));
-      if (!equal) differences.push_back({"the variable \"" + name + "\", declared at " + moment.variables.declaration(name).where.text() + ",", true, device, device});
-    });
+  // New values of variables that a device did not repeat, although all that they are computed from is equal.
+  std::vector<Difference> differences_in_variables(const StepMoment& moment, const Seen& seen, const Seen& again) const {
+    std::vector<Difference> differences;
+    std::vector<std::string> names;
+    for (const auto& name : moment.variables.names())
+      if (moment.variables.declaration(name).kind == VariableKind::mirrored) names.push_back(name);
+    for (int team = 0; team < placement_.teams(); ++team)
+      for (std::size_t v = 0; v < names.size(); ++v) {
+        const auto t = static_cast<std::size_t>(team);
+        if (seen.mirrored[t][v] == again.mirrored[t][v]) continue;
+        const auto device = of_job(first_device(team));
+        differences.push_back({"the new value of the variable \"" + names[v] + "\", declared at " + moment.variables.declaration(names[v]).where.text() + ",", true, device, device});
+      }
+    return differences;
   }
   // The differences of all processes.
   std::vector<Difference> gather(const std::vector<Difference>& mine) {
@@ -334,41 +319,22 @@ class Audit {
     }
     return result;
   }
-  // What an entry of a trail belongs to, as a reader of the program knows it: "matmul#17 at train.cpp:31 of replica 3".
-  std::string what(const HostStep& step, const StepMoment& moment, std::size_t device, std::size_t at) const {
+  // An instruction as a reader of the program knows it: "matmul#17 at train.cpp:31 of replica 3".
+  static std::string what(const HostStep& step, std::size_t device, std::size_t at) {
     const auto& program = step.programs[device];
-    if (at >= program.code.size()) return own_variable(moment, program, at - program.code.size());
     const auto& instruction = program.code[at];
     if (instruction.kind == Instruction::Kind::wait) return program.collectives[instruction.collective].text;
     if (instruction.kind == Instruction::Kind::take) return program.handoffs->text(instruction.place);
     std::string text = instruction.graph == Instruction::none ? "a copy"
                                                               : located_text(step.resolution.classes[instruction.graph].graph, instruction.node);
     if (instruction.relayout) text = "the layout for " + text;
-    if (const auto variable = variable_written(moment.variables, program, instruction); !variable.empty()) text += ", the new value of \"" + variable + "\",";
     return text + " of " + (instruction.replica < 0 ? "all replicas" : "replica " + std::to_string(instruction.replica));
-  }
-  static std::string own_variable(const StepMoment& moment, const Program& program, std::size_t number) {
-    std::vector<std::string> names;
-    for_each_copy(moment.variables, VariableKind::replica_local, [&](const std::string& name, int copy) {
-      if (copy == 0) names.push_back(name);
-    });
-    const auto& name = names[number % names.size()];
-    return "the variable \"" + name + "\" of replica " + std::to_string(program.replica_ids[number / names.size()]) + ", declared at " +
-           moment.variables.declaration(name).where.text() + ",";
-  }
-  // Empty if the instruction writes no variable, or on devices with their own memory.
-  static std::string variable_written(const VariableStore& variables, const Program& program, const Instruction& instruction) {
-    std::string found;
-    const auto* const outputs = program.pointers.data() + instruction.pointers + (instruction.kind == Instruction::Kind::run ? instruction.inputs : 1);
-    const auto count = instruction.kind == Instruction::Kind::run ? instruction.executable->output_layouts.size() : 1;
-    for (const auto kind : {VariableKind::mirrored, VariableKind::replica_local})
-      for_each_copy(variables, kind, [&](const std::string& name, int copy) {
-        if (std::find(outputs, outputs + count, variables.data(name, copy)) != outputs + count) found = name;
-      });
-    return found;
   }
 
   // --- the end -------------------------------------------------------------------------------------------------------------
+  [[noreturn]] void accuse(const Drift& drift) {
+    accuse(drift.odd.empty() ? drift.text : drift.text + ". Most devices have other bits than " + drift.odd, drift.odd.empty() ? -1 : drift.odd_process);
+  }
   // `process`: that of the faulty device; -1: unknown.
   [[noreturn]] void accuse(const std::string& text, int process) {
     if (!deployment_.elastic || process < 0 || job_.size() == 1) throw DeviceError{text};

@@ -15,7 +15,7 @@ namespace replicator::detail {
 struct Difference {
   std::string what;                                       // "matmul#17 at train.cpp:31 of replica 3"
   bool own = true;                                        // false: a value that came from other devices differed first
-  int original = 0, second = 0;                           // the devices that computed it. Equal: it changed in that one's memory afterwards
+  int original = 0, second = 0;                           // the devices that computed it. Equal: one that did not repeat its own bits
   bool original_repeats = false, second_repeats = false;  // they gave the same bits when the step was repeated
 };
 
@@ -41,7 +41,7 @@ class Judge {
     const int found = decided_by_repetition ? unsteady(shown) : common();
     const int faulty = own_ || counted_.size() == 1 ? found : -1;
     auto text = "step " + std::to_string(step) + ", which was computed twice: " + shown.what + " has ";
-    if (shown.original == shown.second) text += "changed in the memory of " + name(shown.original) + " after it was written, so that memory is faulty";
+    if (shown.original == shown.second) text += "other bits on " + name(faulty) + " than it had there when the step was repeated, so the processor or the memory of " + name(faulty) + " is faulty";
     else if (faulty < 0 && own_) text += other_bits(shown.original, shown.second) + ", from the same inputs. Nobody can say which of the two is faulty: test both, or name at least three --devices";
     else if (faulty < 0) text += "other bits in the two computations, although all devices gave it the same. A device that takes part in it, or what connects them, is faulty: test them";
     else

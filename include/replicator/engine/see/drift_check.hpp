@@ -40,14 +40,20 @@ class DriftCheck final : public StepListener {
   // Throws the same DeviceError on every process, with the first variable that differs and two devices.
   void after(const StepMoment& moment, StepResults&) override {
     if ((moment.number + 1) % every_ != 0) return;
-    if (const auto found = find(moment.variables, "after step " + std::to_string(moment.number))) throw DeviceError{found->text};
+    if (const auto found = find(moment.variables, marks_of_teams(moment.variables), "after step " + std::to_string(moment.number))) throw DeviceError{found->text};
   }
   void failed(const StepMoment&, const std::exception_ptr&) noexcept override {}
 
-  // Collective. The first variable that differs. `when` begins its text.
-  std::optional<Drift> find(const VariableStore& variables, const std::string& when) {
+  // The marks of a team's copies, by variable.
+  static std::vector<std::uint64_t> marks_of(const VariableStore& variables, int team) {
+    std::vector<std::uint64_t> marks;
+    for (const auto& name : mirrored(variables)) marks.push_back(content_mark(variables.value(name, team).bytes()));
+    return marks;
+  }
+  // Collective. The first variable that differs. `when` begins its text. `mine`: the marks of this process's teams.
+  std::optional<Drift> find(const VariableStore& variables, std::span<const std::vector<std::uint64_t>> mine, const std::string& when) {
     const auto names = mirrored(variables);
-    const auto copies = gather(names, variables);
+    const auto copies = gather(names, mine);
     for (std::size_t v = 0; v < names.size(); ++v) {
       const auto like = [&](const Copy& copy) {
         return std::count_if(copies.begin(), copies.end(), [&](const Copy& other) { return other.marks[v] == copy.marks[v]; });
@@ -72,11 +78,15 @@ class DriftCheck final : public StepListener {
     std::erase_if(names, [&](const std::string& name) { return variables.declaration(name).kind != VariableKind::mirrored; });
     return names;
   }
+  std::vector<std::vector<std::uint64_t>> marks_of_teams(const VariableStore& variables) const {
+    std::vector<std::vector<std::uint64_t>> marks;
+    for (std::size_t team = 0; team < devices_.size(); ++team) marks.push_back(marks_of(variables, static_cast<int>(team)));
+    return marks;
+  }
   // The marks of all devices of all processes, in order.
-  std::vector<Copy> gather(const std::vector<std::string>& names, const VariableStore& variables) {
+  std::vector<Copy> gather(const std::vector<std::string>& names, std::span<const std::vector<std::uint64_t>> teams) {
     std::vector<std::uint64_t> mine;
-    for (int team = 0; team < static_cast<int>(devices_.size()); ++team)
-      for (const auto& name : names) mine.push_back(content_mark(variables.value(name, team).bytes()));
+    for (const auto& team : teams) mine.insert(mine.end(), team.begin(), team.end());
     std::vector<Copy> copies;
     static constexpr const char* what = "the check for drift";
     const auto all = job_.exchange(std::as_bytes(std::span{mine}), what);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trail: a mark of everything that a device's program writes in one step, by instruction. Two devices that run the same
-// program on the same inputs leave the same trail.
+// Trail: a mark of everything that a device's program writes in one step before it changes variables, by instruction. Two
+// devices that run the same program on the same inputs leave the same trail.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace replicator::detail {
 class Trail final : public Watch {
  public:
   // Keeps references to both.
-  Trail(const Resolution& resolution, const Program& program) : resolution_{resolution}, program_{program}, marks_(program.code.size()) {}
+  Trail(const Resolution& resolution, const Program& program) : resolution_{resolution}, program_{program}, marks_(program.updates_begin) {}
 
   // By instruction. An instruction that writes nothing of its own has the mark 0.
   const std::vector<std::uint64_t>& marks() const { return marks_; }
@@ -26,6 +26,7 @@ class Trail final : public Watch {
   void begin(const Program&, std::uint64_t) override { marks_.assign(marks_.size(), 0); }
   void before(std::uint32_t) override {}
   void after(std::uint32_t position) override {
+    if (position >= marks_.size()) return;
     const auto& instruction = program_.code[position];
     auto& mark = marks_[position];
     switch (instruction.kind) {
