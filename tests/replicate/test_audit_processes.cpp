@@ -55,7 +55,8 @@ std::string sound_digest() {
            auto train = repl.replicate(rows, train_step);
            for (int i = 0; i < steps; ++i) train.step();
            return repl.digest();
-         })[0].text;
+         })[0]
+      .text;
 }
 
 // The last device of process `faulty` flips a bit in step 2, which is audited.

@@ -127,7 +127,7 @@ class AuditGuests {
   const Placement& placement_;
   int from_, to_;
   VariableStore variables_;
-  std::vector<std::byte> out_, in_;  // must live as long as the messenger, because nothing waits for a message after an error
+  std::vector<std::byte> out_, in_;                  // must live as long as the messenger, because nothing waits for a message after an error
   std::unique_ptr<transport::Messenger> messenger_;  // null in a job of one process
 };
 

@@ -109,13 +109,13 @@ class DriftCheck final : public StepListener {
     const auto [other_name, other_value] = fetch(variables, name, other);
     const auto difference = first_difference(other_value, first_value);
     return {when + " the mirrored variable \"" + name +
-                       "\" differs between devices: on " + other_name + " element " +
-                       std::to_string(difference->first) + " is " + difference->a + ", on " + first_name + " " +
-                       difference->b + "; " + std::to_string(difference->count) + " of " +
-                       std::to_string(first_value.shape().elements()) +
-                       " elements differ. All copies are computed alike, so one of them was written by something else, "
-                       "or memory or processor of one device is faulty: see whether it is always the same device, and "
-                       "--record a replica there",
+                "\" differs between devices: on " + other_name + " element " +
+                std::to_string(difference->first) + " is " + difference->a + ", on " + first_name + " " +
+                difference->b + "; " + std::to_string(difference->count) + " of " +
+                std::to_string(first_value.shape().elements()) +
+                " elements differ. All copies are computed alike, so one of them was written by something else, "
+                "or memory or processor of one device is faulty: see whether it is always the same device, and "
+                "--record a replica there",
             majority ? other_name : std::string{}, other.process};
   }
   std::pair<std::string, AnyArray> fetch(const VariableStore& variables, const std::string& name, const Copy& copy) {
