@@ -20,6 +20,7 @@
 #include "deployments.hpp"
 #include "flipped_bits.hpp"
 #include "pretend_device.hpp"
+#include "run_random.hpp"
 
 namespace test_audit {
 
@@ -131,6 +132,18 @@ TEST_CASE("audited steps leave the bits as they are, and find nothing on sound d
   const auto expected = digest(test::on_devices(6, 1));
   for (const std::uint64_t every : {1, 3})
     for (const int devices : {2, 3, 5}) CHECK(digest(audited(test::on_devices(6, devices), every)) == expected);
+}
+
+TEST_CASE("random programs on one or two devices for each replica keep their bits, and nothing is found") {
+  CHECK(rc::check([] {
+    const auto program = test::draw_program();
+    auto where = test::on_devices(*rc::gen::inRange(3, 7), *rc::gen::element(2, 3));
+    where.logical_devices = *rc::gen::inRange(1, 3);
+    if (where.logical_devices == 2) where.devices = test::on_devices(1, 4).devices;
+    const auto plain = test::run(program, where), twice = test::run(program, audited(where, 1));
+    RC_ASSERT(twice.digest == plain.digest);
+    RC_ASSERT(twice.outputs == plain.outputs);
+  }));
 }
 
 TEST_CASE("a thousand audited steps in a row find nothing on sound devices") {
