@@ -36,6 +36,7 @@
 #include <replicator/ops/movement/transpose.hpp>
 #include <replicator/ops/random.hpp>
 
+#include "flipped_bits.hpp"
 #include "pretend_queues.hpp"
 #include "wrapped.hpp"
 
@@ -284,10 +285,11 @@ class Executable final : public Wrapped {
     for (const auto* output : outputs)
       if (!own.owns(output)) throw std::logic_error{"a kernel was given an output in the host's memory"};
     if (refuses && !own.owns(reinterpret_cast<const std::byte*>(launch.refused))) throw std::logic_error{"what a kernel refuses is told in the host's memory"};
-    const auto run = [this, inputs, outputs, scratch = launch.scratch, context = launch.context, step = launch.step, noted = launch.refused]() mutable {
+    const auto run = [this, index, inputs, outputs, scratch = launch.scratch, context = launch.context, step = launch.step, noted = launch.refused]() mutable {
       context.step = *step;
       try {
         inner().run({inputs.data(), outputs.data(), scratch, context, nullptr});
+        flip_result(index, outputs.data(), bytes_of_outputs());
       } catch (const DataError& error) {
         note(error, *noted);
       }
@@ -305,6 +307,7 @@ class Executable final : public Wrapped {
     return result;
   }
   std::unique_ptr<replicator::Executable> merge(std::span<const replicator::Executable* const> parts) const override { return pretend::merge(parts); }
+  std::vector<std::size_t> bytes_of_outputs() const { return {bytes_.begin() + static_cast<std::ptrdiff_t>(input_layouts.size()), bytes_.end()}; }
 
  private:
   static std::size_t stored_bytes(const Layout& layout, const TensorType& type) {
@@ -340,13 +343,15 @@ class Merged final : public replicator::Executable {
   void run(const Launch& launch) const override {
     if (!device(static_cast<Work*>(launch.stream)->index).owns(launch.table)) throw std::logic_error{"a table is in the host's memory"};
     ++counts.merged;
-    const auto run = [this, table = launch.table, scratch = launch.scratch, context = launch.context] {
+    const auto run = [this, index = static_cast<Work*>(launch.stream)->index, table = launch.table, scratch = launch.scratch, context = launch.context] {
       const auto* inputs = reinterpret_cast<const std::byte* const*>(table) + input_layouts.size();
       auto* const* outputs = reinterpret_cast<std::byte* const*>(table) + input_layouts.size() + output_layouts.size();
       for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
         inputs -= (*part)->input_layouts.size();
         outputs -= (*part)->output_layouts.size();
-        static_cast<const pretend::Executable*>(*part)->inner().run({inputs, outputs, scratch, context, nullptr});
+        const auto& one = *static_cast<const pretend::Executable*>(*part);
+        one.inner().run({inputs, outputs, scratch, context, nullptr});
+        flip_result(index, outputs, one.bytes_of_outputs());
       }
     };
     Accesses accesses{{launch.table, table_bytes, false}, {launch.scratch, scratch_bytes, true}};
@@ -397,6 +402,7 @@ class PretendDevices {
     pretend::unshared.clear();
     pretend::copied.clear();
     pretend::misread = {};
+    flipped = {};
     pretend::planted = {};
   }
 

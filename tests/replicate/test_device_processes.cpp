@@ -78,6 +78,19 @@ TEST_CASE("GPUs of several processes train with the bits of one CPU, in each oth
   }
 }
 
+TEST_CASE("GPUs of several processes audit each other's steps, in each other's memory and through the host's, and keep their bits") {
+  const auto alone = trained_alone();
+  for (const bool shared : {true, false})
+    for (const int count : {2, 3}) {
+      const auto results = trained(count, DeviceKind::cuda, count == 2 ? 2 : 1, [&](int rank, Deployment& where) {
+        if (rank == 1 && !shared) test::pretend::unshared = "cuda:0 cannot open it";
+        where.see.audit = 2;
+      });
+      INFO(test::describe(results));
+      for (const auto& result : results) CHECK_THAT(result.text, Catch::Contains(alone) && !Catch::Contains(", but "));
+    }
+}
+
 TEST_CASE("GPUs of processes that cannot open each other's memory pass the host's with the same bits, and explain says why") {
   const auto alone = trained_alone();
   const auto check = [&](int count, const std::string& reason, auto prepare) {

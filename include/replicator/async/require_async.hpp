@@ -16,7 +16,7 @@ namespace replicator::detail {
 // The first given flag that needs all replicas at the same step; empty if there is none.
 inline std::string_view flag_of_steps(const Deployment& d) {
   const std::pair<bool, std::string_view> given[] = {
-      {!d.checkpoint.folder.empty(), "--checkpoint"}, {d.checkpoint.resume, "--resume"}, {!d.see.trace.empty(), "--trace"}, {d.see.timing, "--timing"}, {!d.see.plan.empty(), "--plan"}, {!d.see.dot.empty(), "--dot"}, {d.see.find_nan, "--find-nan"}, {d.see.skew, "--skew"}, {d.see.record.has_value(), "--record"}, {!d.see.replay.empty(), "--replay"}, {d.see.check_drift > 0, "--check-drift"}, {!d.see.hang_report.empty(), "--hang-report"}, {d.elastic, "--elastic"}, {!d.elastic_arbiter.empty(), "--elastic-arbiter"}};
+      {!d.checkpoint.folder.empty(), "--checkpoint"}, {d.checkpoint.resume, "--resume"}, {!d.see.trace.empty(), "--trace"}, {d.see.timing, "--timing"}, {!d.see.plan.empty(), "--plan"}, {!d.see.dot.empty(), "--dot"}, {d.see.find_nan, "--find-nan"}, {d.see.skew, "--skew"}, {d.see.record.has_value(), "--record"}, {!d.see.replay.empty(), "--replay"}, {d.see.check_drift > 0, "--check-drift"}, {d.see.audit > 0, "--audit"}, {!d.see.hang_report.empty(), "--hang-report"}, {d.elastic, "--elastic"}, {!d.elastic_arbiter.empty(), "--elastic-arbiter"}};
   for (const auto& [is_given, name] : given)
     if (is_given) return name;
   return {};

@@ -61,6 +61,7 @@ inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
           {"--elastic", deployment.elastic ? "given" : "not given", {}},
           {"--elastic-arbiter", deployment.elastic_arbiter.empty() ? "not given" : "given", {}},
           {"--check-drift", std::to_string(deployment.see.check_drift), {}},
+          {"--audit", std::to_string(deployment.see.audit), {}},
           {"--checkpoint, --every and --resume", deployment.checkpoint.gathered(), {}},
           {"the kind of devices", std::string{name_of(kind)}, {}},
           {"the instruction set", instruction_set(), {}, machines},

@@ -9,6 +9,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,6 +32,7 @@
 #include <replicator/engine/replay/replica_recorder.hpp>
 #include <replicator/engine/require_devices.hpp>
 #include <replicator/engine/require_valid.hpp>
+#include <replicator/engine/see/audit.hpp>
 #include <replicator/engine/see/drift_check.hpp>
 #include <replicator/engine/see/explain_device.hpp>
 #include <replicator/engine/see/hang_report.hpp>
@@ -68,6 +70,7 @@ class Host {
     cpu::self_test();
     require_devices(deployment_.devices);
     compare_experiments(job_, deployment_);
+    const bool audits = deployment_.see.audit > 0 && Audit::possible(deployment_, job_, placement_);
     if (!deployment_.topology.empty() && !replay_)
       all_reduce_.topology = find_topology(job_, deployment_.topology, deployment_.transport, placement_.grid());
     if (!deployment_.link.empty() && !replay_) all_reduce_.topology = topology_of_link(deployment_.link, placement_.grid());
@@ -75,6 +78,10 @@ class Host {
     reporter_.begin();
     if (replay_) communicators_.connect_replay(replay_->replica(), replay_->replicas(), deployment_.devices[0]);
     else communicators_.connect(job_, deployment_, placement_);
+    if (audits) {
+      communicators_.connect_second(job_, deployment_, placement_);
+      audit_.emplace(deployment_, job_, placement_);
+    }
     listen();
   }
   Host(const Host&) = delete;
@@ -194,12 +201,13 @@ class Host {
   // Compiles the traced graphs of this host's replicas into programs, as part of building(). `ordinal`: the number of
   // the step in its Replicator.
   std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal) {
-    auto step = compiler_.compile(traced, ordinal, variables_, sets_, checkpoints_);
+    auto step = compiler_.compile(traced, ordinal, variables_, sets_, checkpoints_, audit_ ? &audit_->guests().variables() : nullptr);
     for (std::size_t device = 0; device < step->programs.size(); ++device)
       name_ranges(step->programs[device], step->resolution, deployment_.devices[device].kind);
     step->traces = reporter_.record(step->resolution, step->programs);
     step->watches = reporter_.watches(step->resolution, step->programs, step->traces);
     step->listing = hang_report_.list(ordinal, step->resolution, step->programs);
+    if (step->second) step->second->listing = hang_report_.list(ordinal, step->resolution, step->second->programs);
     reporter_.write_files(traced, step->resolution, view(*step));
     return step;
   }
@@ -217,7 +225,7 @@ class Host {
     if (job_.size() > 1) job_.begin("step", number, "", where);
     const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
     listeners_.before(moment);
-    run_programs(step, moment, {upcoming, next});
+    run_devices(step, moment, {upcoming, next});
     auto results = results_of(step, placement_, upcoming);
     if (results.sets_differ) compare_sets("step " + std::to_string(number));
     sets_.clear();
@@ -276,34 +284,79 @@ class Host {
     std::span<const std::uint64_t> words;
     std::span<const std::vector<AnyArray>> elements;  // may be empty
   };
-  void run_programs(HostStep& step, const StepMoment& moment, const Upcoming& upcoming) {
+  void run_devices(HostStep& step, const StepMoment& moment, const Upcoming& upcoming) {
     running_ordinal_ = step.ordinal;
     running_number_ = moment.number;
     try {
-      devices_.run([&](int device) { run_program(step, moment, upcoming, device); });
+      if (audit_ && audit_->due(moment.number)) run_audited(step, moment, upcoming);
+      else devices_.run([&](int device) { run_program(step, moment, upcoming, device, nullptr); });
     } catch (...) {
       listeners_.failed(moment);
       throw;
     }
   }
-  void run_program(HostStep& step, const StepMoment& moment, const Upcoming& upcoming, int device) {
+  void run_audited(HostStep& step, const StepMoment& moment, const Upcoming& upcoming) {
+    const auto original = [&] {
+      devices_.run([&](int device) { run_program(step, moment, upcoming, device, step.second->original_trails[static_cast<std::size_t>(device)]); });
+    };
+    const auto second = [&] {
+      devices_.run([&](int device) { run_second(step, moment, upcoming, device); });
+    };
+    failure_.kept([&] { audit_->run(step, moment, upcoming.words, original, second, [&](const std::function<void(int)>& work) { devices_.run(work); }); });
+  }
+  // `trail`: null unless the step is audited.
+  void run_program(HostStep& step, const StepMoment& moment, const Upcoming& upcoming, int device, const std::shared_ptr<Trail>& trail) {
     const auto index = static_cast<std::size_t>(device);
-    auto& program = step.programs[index];
-    const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
-    for (std::size_t r = 0; r < program.exchange.upcoming.size(); ++r) program.exchange.upcoming[r] = upcoming.words[first + r];
     Watch* watch = step.watches.empty() ? nullptr : step.watches[index].get();
-    const auto replicas = program.replica_ids.size();
-    execute(program, moment.inputs.subspan(first, replicas),
-            {.seed = step.seed,
-             .step = moment.number,
-             .next = upcoming.elements.empty() ? upcoming.elements : upcoming.elements.subspan(first, replicas),
-             .deadline = deployment_.deadline,
-             .late = deployment_.late,
-             .tell_late = [this, device] { hang_report_.late(device); },
-             .watch = watch,
-             .record = &hang_report_.record(device),
-             .compiled = step.listing.number(),
-             .capture = deployment_.capture});
+    Watches both;
+    if (trail) {
+      if (watch) both.add(std::shared_ptr<Watch>{std::shared_ptr<Watch>{}, watch});
+      both.add(trail);
+      watch = &both;
+    }
+    auto options = options_of(step, moment, device);
+    const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
+    const auto replicas = static_cast<std::size_t>(placement_.replicas(placement_.team_of(device)));
+    if (!upcoming.elements.empty()) options.next = upcoming.elements.subspan(first, replicas);
+    options.watch = watch;
+    options.compiled = step.listing.number();
+    execute(step.programs[index], moment.inputs.subspan(first, replicas), upcoming.words.subspan(first, replicas), options);
+  }
+  // Does the work of the team before the device's own.
+  void run_second(HostStep& step, const StepMoment& moment, const Upcoming& upcoming, int device) {
+    auto& second = *step.second;
+    const auto index = static_cast<std::size_t>(device);
+    auto options = options_of(step, moment, device);
+    options.watch = second.trails[index].get();
+    options.compiled = second.listing.number();
+    options.rehearsal = true;
+    const int team = placement_.team_of(device), rank = placement_.audited_by(team);
+    const auto run = [&] {
+      if (team == 0 && audit_->guests().here()) return execute(second.programs[index], second.guest_inputs, second.guest_words, options);
+      const auto first = static_cast<std::size_t>(placement_.blocks().begin(rank) - placement_.begin()), replicas = static_cast<std::size_t>(placement_.blocks().count(rank));
+      execute(second.programs[index], moment.inputs.subspan(first, replicas), upcoming.words.subspan(first, replicas), options);
+    };
+    try {
+      run();
+    } catch (const CommunicationError& error) {  // the team after its culprit did that one's work
+      const int culprit = error.culprit();
+      throw CommunicationError{error.what(), culprit < 0 || job_.aborted() ? culprit : (culprit + 1) % placement_.blocks().ranks()};
+    }
+  }
+  // Runs a program. `words`: about the next elements of its replicas.
+  static void execute(Program& program, InputStage::Inputs inputs, std::span<const std::uint64_t> words, const ExecutionOptions& options) {
+    std::copy_n(words.begin(), program.exchange.upcoming.size(), program.exchange.upcoming.begin());
+    replicator::detail::execute(program, inputs, options);
+  }
+  // For a program that `device` runs.
+  ExecutionOptions options_of(const HostStep& step, const StepMoment& moment, int device) {
+    return {.seed = step.seed,
+            .step = moment.number,
+            .deadline = deployment_.deadline,
+            .late = deployment_.late,
+            .tell_late = [this, device] { hang_report_.late(device); },
+            .record = &hang_report_.record(device),
+            .capture = deployment_.capture};
   }
 
   // --- seeing --------------------------------------------------------------------------------------------------------------
@@ -337,6 +390,7 @@ class Host {
   Checkpoints checkpoints_;
   HostSets sets_;
   StepListeners listeners_{failure_};
+  std::optional<Audit> audit_;  // empty without --audit
   std::function<bool()> somebody_waits_;
   int running_ordinal_ = 0;
   std::uint64_t running_number_ = 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // HostCommunicators: the communicators of this host's devices. Device i of a team communicates with device i of the
-// other teams.
+// other teams. For audited steps each device has a second communicator, with the rank of the team before its own.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -28,17 +29,26 @@ namespace replicator::detail {
 
 class HostCommunicators {
  public:
-  // Collective: every process of the job calls it. Throws BuildError if the transport is not available.
-  void connect(transport::Job& job, const Deployment& deployment, const Placement& placement) {
+  // Collective: every process of the job calls it. Throws BuildError if the transport is not available. `shift`: the
+  // devices of team t communicate as those of team t - shift.
+  void connect(transport::Job& job, const Deployment& deployment, const Placement& placement, int shift = 0) {
+    shift_ = shift;
     const auto each = static_cast<std::size_t>(placement.devices_per_team());
     communicators_.resize(static_cast<std::size_t>(placement.teams()) * each);
     for (std::size_t place = 0; place < each; ++place) {
-      auto made = job.size() > 1 ? collectives::connect_hosts(deployment.transport, job, placement.process_of_team(),
-                                                              placement.blocks())
+      auto made = job.size() > 1 ? collectives::connect_hosts(deployment.transport, job, process_of_rank(placement), placement.blocks())
                                  : connect_threads(placement);
-      for (std::size_t team = 0; team < made.size(); ++team) communicators_[team * each + place] = std::move(made[team]);
+      for (auto& one : made) {
+        const auto device = device_of(one->rank(), place, placement);
+        communicators_[device] = std::move(one);
+      }
     }
     if (!support_of(deployment.devices[0].kind).runs_on_host()) connect_devices(job, deployment, placement);
+  }
+  // Collective, after connect(): the communicators of second().
+  void connect_second(transport::Job& job, const Deployment& deployment, const Placement& placement) {
+    second_ = std::make_unique<HostCommunicators>();
+    second_->connect(job, deployment, placement, 1);
   }
   // For a replay: one replica alone on this device; `replicas` is their number in the recorded job.
   void connect_replay(int replica, int replicas, const DeviceName& device) {
@@ -47,11 +57,14 @@ class HostCommunicators {
     if (!support.runs_on_host()) of_devices_.push_back(std::make_unique<ReplayCommunicator>(replica, replicas, support, device.index));
   }
   void clear() {
+    if (second_) second_->clear();
     of_devices_.clear();
     communicators_.clear();
   }
 
   collectives::Communicator& operator[](int device) const { return *communicators_[static_cast<std::size_t>(device)]; }
+  // Those with which a device does the work of the team before its own. They exist after connect_second().
+  const HostCommunicators& second() const { return *second_; }
   // For values in the memory of devices that have their own; null if they have none.
   collectives::Communicator* on_devices(int device) const { return of_devices_.empty() ? nullptr : of_devices_[static_cast<std::size_t>(device)].get(); }
   // The reason why devices with their own memory communicate through the host's memory; else empty.
@@ -65,9 +78,29 @@ class HostCommunicators {
   void abort(const CommunicationError& error) {
     for (auto& group : groups_) group->abort(error);
     for (auto& group : device_groups_) group->abort(error);
+    if (second_) second_->abort(error);
   }
 
  private:
+  std::vector<int> process_of_rank(const Placement& placement) const {
+    auto result = placement.process_of_team();
+    std::rotate(result.begin(), result.begin() + shift_, result.end());
+    return result;
+  }
+  // The ranks of this process, in ascending order.
+  std::vector<int> ranks(const Placement& placement) const {
+    std::vector<int> result;
+    for (int rank = 0; rank < placement.blocks().ranks(); ++rank) {
+      const int team = (rank + shift_) % placement.blocks().ranks() - placement.first_team();
+      if (team >= 0 && team < placement.teams()) result.push_back(rank);
+    }
+    return result;
+  }
+  // The device that communicates as device `place` of this rank of this process.
+  std::size_t device_of(int rank, std::size_t place, const Placement& placement) const {
+    const int team = (rank + shift_) % placement.blocks().ranks() - placement.first_team();
+    return static_cast<std::size_t>(team * placement.devices_per_team()) + place;
+  }
   std::vector<std::unique_ptr<collectives::Communicator>> connect_threads(const Placement& placement) {
     auto& group = groups_.emplace_back(std::make_unique<transport::InProcessGroup>(placement.teams()));
     std::vector<std::unique_ptr<collectives::Communicator>> made;
@@ -94,16 +127,17 @@ class HostCommunicators {
     for (std::size_t place = 0; place < each; ++place) {
       auto& shared = shared_groups_;
       auto* const group = shared.empty() ? device_groups_.emplace_back(std::make_unique<transport::InProcessDeviceGroup>(support, at_place(indices, placement, place))).get() : nullptr;
+      const auto here = ranks(placement);
       for (std::size_t team = 0; team < teams; ++team)
-        of_devices_[team * each + place] =
+        of_devices_[device_of(here[team], place, placement)] =
             group ? collectives::make_communicator(transport::InProcessDevices{*group, static_cast<int>(team)}, placement.blocks())
                   : collectives::make_communicator(transport::SharedDevices{*shared[place], shared[place]->local_ranks()[team]}, placement.blocks());
     }
   }
-  // The devices with this place in their teams, by team.
-  static std::vector<int> at_place(const std::vector<int>& indices, const Placement& placement, std::size_t place) {
+  // The devices with this place in their teams, by the rank as which they communicate.
+  std::vector<int> at_place(const std::vector<int>& indices, const Placement& placement, std::size_t place) const {
     std::vector<int> result;
-    for (auto at = place; at < indices.size(); at += static_cast<std::size_t>(placement.devices_per_team())) result.push_back(indices[at]);
+    for (const int rank : ranks(placement)) result.push_back(indices[device_of(rank, place, placement)]);
     return result;
   }
   // Collective. Makes groups of devices that open each other's memory across processes. Returns why that is not possible, or an
@@ -115,7 +149,7 @@ class HostCommunicators {
     if (auto reason = transport::first_reason(job, why_alone(deployment, support, indices)); !reason.empty()) return reason;
     for (int place = 0; place < placement.devices_per_team(); ++place) {
       auto& group = shared_groups_.emplace_back(std::make_unique<transport::SharedDeviceGroup>(
-          job, support, placement.process_of_team(), at_place(indices, placement, static_cast<std::size_t>(place))));
+          job, support, process_of_rank(placement), at_place(indices, placement, static_cast<std::size_t>(place))));
       if (auto reason = transport::why_not_shared(job, *group, name_of(kind)); !reason.empty()) {
         shared_groups_.clear();
         return reason;
@@ -137,6 +171,8 @@ class HostCommunicators {
   std::vector<std::unique_ptr<collectives::Communicator>> communicators_;        // by device
   std::vector<std::unique_ptr<collectives::Communicator>> of_devices_;           // likewise
   std::string through_host_;
+  int shift_ = 0;
+  std::unique_ptr<HostCommunicators> second_;
 };
 
 }  // namespace replicator::detail

@@ -2,8 +2,10 @@
 // HostCompiler: compiles the traced graphs of this host's replicas into programs of its devices.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <set>
 #include <span>
@@ -37,7 +39,8 @@ class HostCompiler {
 
   // `ordinal`: the number of the step in its Replicator. Declares the step's variables. Throws BuildError for every
   // mistake that the graphs or a comparison of the processes show, and for a step that needs more memory than there is.
-  std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal, VariableStore& variables, const HostSets& sets, Checkpoints& checkpoints) {
+  // `guests`: for the variables of other processes' replicas in audited steps; null without --audit.
+  std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal, VariableStore& variables, const HostSets& sets, Checkpoints& checkpoints, VariableStore* guests) {
     auto step = std::make_unique<HostStep>();
     step->ordinal = ordinal;
     step->seed = seed_of(ordinal);
@@ -45,10 +48,14 @@ class HostCompiler {
     require_room_for_variables(step->resolution, deployment_);
     declare(step->resolution, ordinal, variables, sets, checkpoints);
     step->lowered = lower_classes(step->resolution);
-    make_handoffs(*step);
+    for (int team = 0; team < placement_.teams(); ++team) {
+      const auto first = step->resolution.class_of.begin() + placement_.first_replica(team);
+      step->handoffs.push_back(make_handoffs(*step, {first, first + placement_.replicas(team)}));
+    }
     // An error until here is found by the others before they wait for this process.
     if (communicators_.prepare_together()) building_.exchange({});
     plan_programs(*step, variables);
+    if (guests) plan_second(*step, traced, variables, *guests);
     return step;
   }
 
@@ -99,31 +106,98 @@ class HostCompiler {
   ExecutableCache& cache() { return cache_; }
 
  private:
-  void make_handoffs(HostStep& step) const {
+  // For a team whose replicas have these classes; null if it has one device.
+  std::unique_ptr<Handoffs> make_handoffs(const HostStep& step, const std::vector<std::uint32_t>& class_of) const {
     const int devices = placement_.devices_per_team();
-    for (int team = 0; team < placement_.teams(); ++team) {
-      auto& handoffs = step.handoffs.emplace_back();
-      if (devices == 1) continue;
-      const auto first = step.resolution.class_of.begin() + placement_.first_replica(team);
-      const std::vector<std::uint32_t> class_of{first, first + placement_.replicas(team)};
-      handoffs = std::make_unique<Handoffs>(devices, step.resolution.classes, step.lowered, class_of, support_of(deployment_.devices[0].kind).staging);
-    }
+    if (devices == 1) return nullptr;
+    return std::make_unique<Handoffs>(devices, step.resolution.classes, step.lowered, class_of, support_of(deployment_.devices[0].kind).staging);
   }
   void plan_programs(HostStep& step, VariableStore& variables) {
     step.programs.resize(static_cast<std::size_t>(devices_.count()));
-    devices_.run([&](int device) { step.programs[static_cast<std::size_t>(device)] = plan(plan_request(step, variables, device)); });
+    devices_.run([&](int device) { step.programs[static_cast<std::size_t>(device)] = plan(plan_request(step, variables, device, communicators_, step.handoffs[static_cast<std::size_t>(placement_.team_of(device))].get())); });
+    count_collectives(step);
+  }
+  // Plans the work that each team repeats in audited steps. Throws BuildError if it belongs to another process whose
+  // replicas have other graphs.
+  void plan_second(HostStep& step, std::span<const Graph> traced, VariableStore& variables, VariableStore& guests) {
+    step.second = std::make_unique<SecondComputation>();
+    auto& second = *step.second;
+    second.classes = audited_classes(step, traced);
+    for (const auto& one : step.resolution.classes)
+      for (const auto& variable : one.graph.variables())
+        if (variable.kind == VariableKind::replica_local && guests_here()) guests.declare(variable);
+    for (const auto& classes : second.classes) second.handoffs.push_back(make_handoffs(step, classes));
+    second.programs.resize(step.programs.size());
+    devices_.run([&](int device) {
+      const auto team = static_cast<std::size_t>(placement_.team_of(device));
+      auto request = plan_request(step, variables, device, communicators_.second(), second.handoffs[team].get());
+      if (team == 0 && guests_here()) {
+        request.guest_classes = second.classes[team];
+        request.guests = &guests;
+      }
+      second.programs[static_cast<std::size_t>(device)] = plan(request);
+    });
+    count_collectives(step);
+    for (std::size_t device = 0; device < step.programs.size(); ++device) {
+      second.trails.push_back(std::make_shared<Trail>(step.resolution, second.programs[device]));
+      second.original_trails.push_back(std::make_shared<Trail>(step.resolution, step.programs[device]));
+    }
+  }
+  // True if the first team repeats the work of another process.
+  bool guests_here() const { return placement_.process_of(placement_.audited_by(0)) != job_.rank(); }
+  // By team: the classes of the replicas whose work it repeats.
+  std::vector<std::vector<std::uint32_t>> audited_classes(const HostStep& step, std::span<const Graph> traced) {
+    std::vector<Digest> mine;
+    for (const auto& graph : traced) mine.push_back(digest_of(graph));
+    std::vector<Digest> all;  // by replica of the job
+    const auto parts = job_.size() > 1 ? building_.exchange(std::as_bytes(std::span{mine})) : std::vector<std::vector<std::byte>>{};
+    for (int process = 0; process < static_cast<int>(parts.size()); ++process) {
+      const auto& part = parts[static_cast<std::size_t>(process)];
+      transport::require_contribution(part.size() == static_cast<std::size_t>(placement_.replicas_of(process)) * sizeof(Digest), process, part.size(), "the comparison of graphs for audits");
+      all.resize(all.size() + part.size() / sizeof(Digest));
+      std::memcpy(all.data() + all.size() - part.size() / sizeof(Digest), part.data(), part.size());
+    }
+    if (parts.empty()) all = mine;
+    require_known(all);
+    std::vector<std::vector<std::uint32_t>> result;
+    for (int team = 0; team < placement_.teams(); ++team) {
+      auto& classes = result.emplace_back();
+      const int rank = placement_.audited_by(team);
+      for (int replica = placement_.blocks().begin(rank); replica < placement_.blocks().end(rank); ++replica)
+        classes.push_back(step.resolution.class_of[static_cast<std::size_t>(std::find(mine.begin(), mine.end(), all[static_cast<std::size_t>(replica)]) - mine.begin())]);
+    }
+    return result;
+  }
+  // Throws the same BuildError on every process if one of them has no replica like one whose work it would repeat.
+  // `digests`: of the graphs of all replicas.
+  void require_known(const std::vector<Digest>& digests) const {
+    const auto& blocks = placement_.blocks();
+    for (int rank = 0; rank < blocks.ranks(); ++rank) {
+      const int process = placement_.process_of((rank + 1) % blocks.ranks());
+      int first = 0;
+      for (int before = 0; before < process; ++before) first += placement_.replicas_of(before);
+      const auto begin = digests.begin() + first, end = begin + placement_.replicas_of(process);
+      for (int replica = blocks.begin(rank); replica < blocks.end(rank); ++replica)
+        if (std::find(begin, end, digests[static_cast<std::size_t>(replica)]) == end)
+          throw BuildError{"--audit " + std::to_string(deployment_.see.audit) + ": " + job_.describe(process) + " would compute the step of replica " + std::to_string(replica) +
+                           " again, but that step is not like the one of any replica there: let step_fn do the same for all replicas, place such replicas together "
+                           "on one process, or leave --audit out"};
+    }
+  }
+  void count_collectives(const HostStep& step) {
     next_collective_ += static_cast<std::uint32_t>(step.resolution.buckets.size()) + 1;  // one more, for the exchange of results
   }
-  PlanRequest plan_request(const HostStep& step, VariableStore& variables, int device) {
+  // The program that `device` runs with these communicators.
+  PlanRequest plan_request(const HostStep& step, VariableStore& variables, int device, const HostCommunicators& communicators, Handoffs* handoffs) {
     const int team = placement_.team_of(device);
     const auto& name = deployment_.devices[static_cast<std::size_t>(device)];
     return {.resolution = step.resolution,
             .lowered = step.lowered,
             .variables = variables,
-            .communicator = communicators_[device],
-            .device_communicator = communicators_.on_devices(device),
-            .through_host = communicators_.through_host(),
-            .handoffs = step.handoffs[static_cast<std::size_t>(team)].get(),
+            .communicator = communicators[device],
+            .device_communicator = communicators.on_devices(device),
+            .through_host = communicators.through_host(),
+            .handoffs = handoffs,
             .device = placement_.place_of(device),
             .devices = placement_.devices_per_team(),
             .copy = team,

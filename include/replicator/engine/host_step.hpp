@@ -18,9 +18,25 @@
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/runtime/program.hpp>
 #include <replicator/runtime/see/trace.hpp>
+#include <replicator/runtime/see/trail.hpp>
 #include <replicator/runtime/watches.hpp>
 
 namespace replicator::detail {
+
+// The second computation of audited steps: each team does the work of the team before it. Vectors are by the device, or
+// team, that does it.
+struct SecondComputation {
+  std::vector<std::vector<std::uint32_t>> classes;  // by team: those of the replicas
+  std::vector<std::unique_ptr<Handoffs>> handoffs;  // by team; null if it has one device
+  std::vector<Program> programs;
+  std::vector<std::shared_ptr<Trail>> trails;           // of these programs
+  std::vector<std::shared_ptr<Trail>> original_trails;  // of the step's own programs, by their devices
+  // The input of the replicas of the first team's work, and the words about their next elements, if they belong to
+  // another process; else empty.
+  std::vector<std::vector<AnyArray>> guest_inputs;
+  std::vector<std::uint64_t> guest_words;
+  HangReport::Listing listing;  // destroyed first
+};
 
 struct HostStep {
   int ordinal = 0;  // the number of the step in its Replicator
@@ -31,6 +47,7 @@ struct HostStep {
   std::vector<Program> programs;                     // by device
   std::vector<std::shared_ptr<DeviceTrace>> traces;  // by device; empty without a trace
   std::vector<std::unique_ptr<Watches>> watches;     // by device; empty without watches
+  std::unique_ptr<SecondComputation> second;         // null without --audit
   HangReport::Listing listing;                       // destroyed first: a hang report may read the other members until then
 };
 

@@ -41,6 +41,10 @@ class Placement {
   // The team of the process's device `device`, counted on this process, and the device's place in that team.
   int team_of(int device) const { return device / devices_per_team_; }
   int place_of(int device) const { return device % devices_per_team_; }
+  // In the second computation of an audited step, each team does the work of the team before it, counted over all
+  // processes. That of a team of this process may belong to another one.
+  int audited_by(int team) const { return (first_team_ + team + blocks_.ranks() - 1) % blocks_.ranks(); }
+  int first_team() const { return first_team_; }  // of this process
   // The replicas of a team of this process, counted from begin().
   int first_replica(int team) const { return blocks_.begin(first_team_ + team) - begin_; }
   int replicas(int team) const { return blocks_.count(first_team_ + team); }

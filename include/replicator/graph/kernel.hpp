@@ -29,7 +29,7 @@ struct StepContext {
   std::uint64_t step = 0;
   std::uint32_t replica = 0;
   bool uniform = false;   // the kernel runs for all replicas, once for each device
-  bool repeated = false;  // uniform, and this is not the device of replica 0
+  bool repeated = false;  // uniform, and this is not the device of replica 0; or the second computation of an audited step. An effect is left out
 };
 
 // The first value that a kernel could not take, on a device with memory of its own. Such a kernel cannot throw, so it

@@ -24,6 +24,7 @@ struct SeeOptions {
   std::optional<RecordOptions> record;  // records the input, collective results and variables of one replica in some steps
   std::string replay;                   // a recorded file: runs the steps of its one replica alone; empty: none
   std::uint64_t check_drift = 0;        // compares the bits of mirrored variables between all devices, every so many steps; 0: never
+  std::uint64_t audit = 0;              // computes every so many steps a second time, on other devices, and compares all bits before a variable changes; 0: never
 
   bool times() const { return timing || !trace.empty(); }
   // The flags on which all processes of a job must agree, because they gather the data together: "--trace --skew".

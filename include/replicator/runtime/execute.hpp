@@ -52,7 +52,8 @@ class Execution {
     program_.stage.bring(program_.queue, inputs_, options_.step);
     auto stretch = program_.stretches.begin();
     const auto no_stretch = options_.capture && !watch_ ? program_.stretches.end() : stretch;
-    for (std::uint32_t position = 0; position < program_.code.size();) {
+    const auto end = options_.rehearsal ? program_.updates_begin : static_cast<std::uint32_t>(program_.code.size());
+    for (std::uint32_t position = 0; position < end;) {
       if (record_) record_->at(position);
       if (position == program_.updates_begin) program_.variables.begin_changes();
       if (stretch != no_stretch && stretch->begin == position && replay(*stretch)) position = stretch->end;
@@ -63,7 +64,7 @@ class Execution {
     }
     prefetch();
     settle();
-    program_.variables.end_changes();
+    if (!options_.rehearsal) program_.variables.end_changes();
     if (watch_) watch_->end();
     if (record_) record_->end();
   }
@@ -132,7 +133,7 @@ class Execution {
     std::byte* const* pointers = program_.pointers.data() + instruction.pointers;
     switch (instruction.kind) {
       case Instruction::Kind::run: {
-        const Launch launch{pointers, pointers + instruction.inputs, program_.scratch, {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica), instruction.replica < 0, instruction.replica < 0 && program_.replica_ids.front() != program_.first_replica}, program_.queue.handle(), instruction.executable->reads_step ? step_number(instruction) : nullptr, instruction.table, instruction.refused};
+        const Launch launch{pointers, pointers + instruction.inputs, program_.scratch, {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica), instruction.replica < 0, repeats(instruction)}, program_.queue.handle(), instruction.executable->reads_step ? step_number(instruction) : nullptr, instruction.table, instruction.refused};
         if (instruction.executable->needs_host) {  // settles first: otherwise it would wait in the driver for earlier work
           prefetch();
           settle(instruction.origin);
@@ -178,6 +179,10 @@ class Execution {
     }
     pending_.push_back(index);
     if (record_) record_->started(index);
+  }
+  // True if another device, or another computation of this step, has the effect of this instruction.
+  bool repeats(const Instruction& instruction) const {
+    return options_.rehearsal || (instruction.replica < 0 && program_.replica_ids.front() != program_.first_replica);
   }
   // The pointer to the step number comes after those of the outputs.
   const std::uint64_t* step_number(const Instruction& instruction) const {

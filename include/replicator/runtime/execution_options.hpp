@@ -26,6 +26,7 @@ struct ExecutionOptions {
   Watch* watch = nullptr;               // is notified of every instruction
   FlightRecord* record = nullptr;       // the flight record of the device
   std::uint32_t compiled = 0;           // the program's number in the flight record
+  bool rehearsal = false;               // computes the step without its effects: no variable changes, and operations with an effect do nothing
   bool capture = true;                  // captures and replays stretches, if the device can and there is no watch
 };
 

@@ -62,6 +62,7 @@ class Replay final : public StepListener {
     asked.kernel_choice = recording_.kernel_choice;
     asked.schedule = "auto";
     asked.checkpoint = {};
+    asked.see.audit = 0;  // there is one device
     return asked;
   }
 

@@ -2,6 +2,7 @@
 // PlanRequest: all that a device's program is planned from. Also declares plan().
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -40,6 +41,10 @@ struct PlanRequest {
   int index = 0;
   collectives::AllReducePreference all_reduce = {};  // algorithm of all_reduces
   MemoryLimit memory_limit = {};
+  // Set for replicas of another process, whose work this device repeats in audited steps: their classes, and their
+  // replica-local variables, which are counted from the device's first replica.
+  std::vector<std::uint32_t> guest_classes = {};
+  VariableStore* guests = nullptr;
 
   // The number of the device's replicas, and the first of them among all. In the functions below `r` counts them from
   // 0.
@@ -47,6 +52,7 @@ struct PlanRequest {
   int begin() const { return replicas_before + communicator.blocks().begin(communicator.rank()); }
 
   int class_of(int r) const {
+    if (guests) return static_cast<int>(guest_classes[static_cast<std::size_t>(r)]);
     return static_cast<int>(resolution.class_of[static_cast<std::size_t>(begin() - replicas_before + r - first_replica)]);
   }
   // Parts of class c.
@@ -59,6 +65,7 @@ struct PlanRequest {
   VariableValue& variable(int c, std::uint32_t variable, int r) const {
     const auto& declaration = source(c).graph.variables()[variable];
     const bool mirrored = declaration.kind == VariableKind::mirrored;
+    if (guests && !mirrored) return guests->at(declaration.name, std::max(r, 0));
     return variables.at(declaration.name, mirrored ? copy : begin() + r - first_replica);
   }
 };
