@@ -566,6 +566,12 @@ int Kernel::event_fd() {
   socket.kind = Socket::Kind::event;
   return socket.number;
 }
+void Kernel::post(Process& process, int event_fd) {
+  const auto found = process.sockets.find(event_fd);
+  if (!process.alive || found == process.sockets.end()) return;
+  ++found->second->count;
+  wake_pollers(*found->second);
+}
 ssize_t Kernel::read_event(int fd, void* value) {
   Socket* const socket = find(fd);
   if (socket == nullptr) return error(EBADF);

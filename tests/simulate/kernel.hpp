@@ -131,6 +131,9 @@ class Kernel {
   // One direction of the link between two hosts.
   void cut(int from, int to, bool is_cut);
   bool is_cut(int from, int to) const;
+  // Whether a packet that is sent now is lost, and how long it takes if it is not.
+  bool unreachable(int from, int to);
+  Time latency(int from, int to);
   double loss = 0;       // part of the segments that are lost on links between hosts
   Time slowest_link = 0; // delay that is added to some segments between hosts
   std::function<void(const std::string& bytes)> on_message{};  // sees the bytes that arrive over a connection
@@ -169,6 +172,8 @@ class Kernel {
   void lock(void* mutex);
   bool try_lock(void* mutex);
   void unlock(void* mutex);
+  // Counts on an eventfd of any process, and wakes who waits for it.
+  void post(Process& process, int event_fd);
   // Returns false at `until`.
   bool wait(const void* condition, void* mutex, Time until);
   void notify(const void* condition, bool all);
@@ -199,8 +204,6 @@ class Kernel {
   Socket* find(int fd) const;
   Socket& make_socket(Process* owner, int host);
   short ready(const Socket& socket, short wanted) const;
-  bool unreachable(int from, int to);
-  Time latency(int from, int to);
   void transmit(Socket& socket);
   void deliver(Socket& socket);
   void confirm(Socket& socket, std::size_t bytes);

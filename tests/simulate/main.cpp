@@ -27,7 +27,7 @@ namespace {
 
 using namespace simulate;
 
-const std::map<std::string_view, Simulation> simulations{{"job", simulate_job}, {"checkpoints", simulate_checkpoints}};
+const std::map<std::string_view, Simulation> simulations{{"job", simulate_job}, {"checkpoints", simulate_checkpoints}, {"shards", simulate_shards}};
 
 // What a batch tells the program that started it.
 struct Shared {
