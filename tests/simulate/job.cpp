@@ -95,6 +95,7 @@ struct Plan {
   int processes = 0, hosts = 0, steps = 0;
   std::vector<int> host_of{};
   bool arbiter = false;
+  bool comes_back = false;  // long enough for a process that is lost and started again
   Time step_time = 0;
 };
 
@@ -328,6 +329,11 @@ class Faults {
       kernel_.slowest_link = random.between(1, 400) * ms;
       counts_.add("slow network");
     }
+    if (scenario_.plan.comes_back) {
+      const Time when = random.between(3 * second, 10 * second);
+      kill(any_rank(), when, when + random.between(0, random.chance(0.5) ? second : 8 * second));
+      return;
+    }
     for (std::uint64_t i = 0; i < count; ++i) draw_one();
     if (count == 0) counts_.add("no fault");
   }
@@ -348,7 +354,8 @@ class Faults {
   }
   // Calls change() at `when`, or later, in the middle of a meeting: when the processes of a new epoch tell each other that they
   // have entered it. Calls undo() so much later.
-  void begin(Time when, std::function<void()> change, Time length = 0, std::function<void()> undo = [] {}) {
+  void begin(
+      Time when, std::function<void()> change, Time length = 0, std::function<void()> undo = [] {}) {
     auto& random = kernel_.random();
     const auto both = [this, change = std::move(change), length, undo = std::move(undo)] {
       change();
@@ -384,13 +391,7 @@ class Faults {
     until(when);
     switch (kind) {
       case 0:
-        counts_.add("process killed");
-        loses(rank, when);
-        begin(when, [this, rank] {
-          if (auto* const process = living(rank)) kernel_.kill(*process);
-        });
-        if (random.chance(0.5)) restart(rank, when + random.between(0, random.chance(0.5) ? second : 8 * second));
-        return;
+        return kill(rank, when, random.chance(0.5) ? when + random.between(0, random.chance(0.5) ? second : 8 * second) : never);
       case 1: {
         counts_.add("process killed at a system call");
         loses(rank, when);
@@ -407,8 +408,7 @@ class Faults {
         if (length > 1200 * ms) loses(rank, when);
         begin(
             when, [this, rank] {
-              if (auto* const process = living(rank)) kernel_.stop(*process);
-            },
+              if (auto* const process = living(rank)) kernel_.stop(*process); },
             length, [this] { proceed_all(); });
         return;
       }
@@ -447,6 +447,15 @@ class Faults {
       }
     }
   }
+  // `again`: when it is started again, if at all.
+  void kill(int rank, Time when, Time again) {
+    counts_.add("process killed");
+    loses(rank, when);
+    begin(when, [this, rank] {
+      if (auto* const process = living(rank)) kernel_.kill(*process);
+    });
+    if (again != never) restart(rank, again);
+  }
   Time cut_length() {
     auto& random = kernel_.random();
     return random.chance(0.5) ? random.between(2 * second, 7 * second) : random.between(50 * ms, 40 * second);
@@ -454,11 +463,9 @@ class Faults {
   void set(Time when, Time length, const std::vector<std::pair<int, int>>& links) {
     begin(
         when, [this, links] {
-          for (const auto& [from, to] : links) kernel_.cut(from, to, true);
-        },
+          for (const auto& [from, to] : links) kernel_.cut(from, to, true); },
         length, [this, links] {
-          for (const auto& [from, to] : links) kernel_.cut(from, to, false);
-        });
+          for (const auto& [from, to] : links) kernel_.cut(from, to, false); });
   }
   void cut_host(Time when) {
     counts_.add("host cut off");
@@ -509,12 +516,15 @@ class Faults {
 Plan draw_plan(Random& random) {
   Plan plan;
   plan.processes = 2 + static_cast<int>(random.below(5));
-  plan.hosts = random.chance(0.2) ? 1 : random.chance(0.3) ? 2 : plan.processes;
+  plan.hosts = random.chance(0.2) ? 1 : random.chance(0.3) ? 2
+                                                           : plan.processes;
   plan.hosts = std::min(plan.hosts, plan.processes);
   for (int rank = 0; rank < plan.processes; ++rank) plan.host_of.push_back(rank * plan.hosts / plan.processes);
   plan.arbiter = random.chance(0.2);
   plan.steps = 4 + static_cast<int>(random.chance(0.3) ? random.below(90) : random.below(12));
   plan.step_time = random.between(20, 600) * ms;
+  plan.comes_back = random.chance(0.08);
+  if (plan.comes_back) plan.steps = 80, plan.step_time = 600 * ms;
   return plan;
 }
 
@@ -545,8 +555,17 @@ std::string simulate_job(std::uint64_t seed, bool traced, Counts& counts) {
     kernel.violation("without a loss only " + std::to_string(done) + " of " + std::to_string(plan.processes) + " processes end well");
   if (const int lost = faults.only_loss(); kernel.violated().empty() && lost >= 0) {
     counts.add("jobs in which all but one process must end well");
+    // A process that was started again is taken in if the others work for long enough.
+    Time others_end = 0;
+    for (const auto& outcome : scenario.outcomes)
+      if (outcome->rank != lost) others_end = std::max(others_end, outcome->end);
+    for (const auto& outcome : scenario.outcomes) {
+      if (!outcome->restarted || others_end < outcome->process->began + 20 * second) continue;
+      counts.add("processes that must be taken in");
+      if (!outcome->done) kernel.violation("process " + std::to_string(lost) + " was started again, and is not taken in: " + outcome->error);
+    }
     // The loss is noticed after 3 s, and the others meet within 8 s.
-    const Time latest = work + Faults::met_by + 14 * second;
+    const Time latest = work + Faults::met_by + 14 * second + (scenario.outcomes.size() > static_cast<std::size_t>(plan.processes) ? 14 * second : 0);
     for (const auto& outcome : scenario.outcomes)
       if (outcome->rank != lost && outcome->end > latest) kernel.violation("only process " + std::to_string(lost) + " is lost, but " + outcome->process->name + " ends late");
       else if (outcome->rank != lost && !outcome->done) kernel.violation("only process " + std::to_string(lost) + " is lost, but " + outcome->process->name + " does not end well: " + outcome->error);

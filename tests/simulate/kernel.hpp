@@ -47,34 +47,41 @@ struct Fiber {
   int error_number = 0;
 
   bool waiting = false, woken = false, timed_out = false;
-  std::uint64_t waits = 0;          // counts the waits: a timer of an earlier wait does nothing
-  const void* on = nullptr;         // the mutex, condition variable or fiber that it waits for
-  const pollfd* polled = nullptr;   // the descriptors that it waits for
+  std::uint64_t waits = 0;         // counts the waits: a timer of an earlier wait does nothing
+  const void* on = nullptr;        // the mutex, condition variable or fiber that it waits for
+  const pollfd* polled = nullptr;  // the descriptors that it waits for
   std::size_t polled_count = 0;
 };
 
 // One end of a connection, a listener, or an eventfd.
 struct Socket {
-  enum class Kind { fresh, listening, connecting, connected, broken, event };
+  enum class Kind {
+    fresh,
+    listening,
+    connecting,
+    connected,
+    broken,
+    event
+  };
   Kind kind = Kind::fresh;
   int number = 0;
   Process* owner = nullptr;
   bool closed = false;  // no descriptor is left
   int host = 0, peer_host = 0;
   std::uint16_t port = 0, peer_port = 0;
-  int error = 0;                // SO_ERROR
-  std::uint64_t count = 0;      // of an eventfd
+  int error = 0;                   // SO_ERROR
+  std::uint64_t count = 0;         // of an eventfd
   std::deque<Socket*> accepted{};  // by the kernel; the process has not called accept yet
   Socket* peer = nullptr;
   Socket* listener = nullptr;  // that will have it in its queue
-  std::string in{};  // arrived and acknowledged, but not read
+  std::string in{};            // arrived and acknowledged, but not read
   bool in_ended = false, reset = false;
   struct Segment {
     std::string bytes;
     bool end = false;
   };
-  std::deque<Segment> out{};     // on the way
-  std::size_t unconfirmed = 0;   // bytes that the other kernel has not acknowledged
+  std::deque<Segment> out{};    // on the way
+  std::size_t unconfirmed = 0;  // bytes that the other kernel has not acknowledged
   bool out_ended = false, under_way = false;
   Time retry = 200 * ms;
 };
@@ -88,9 +95,9 @@ struct Process {
   std::map<int, Socket*> sockets{};
   std::map<int, OpenFile> files{};
   std::vector<Fiber*> fibers{};
-  std::vector<Fiber*> held{};  // would run if the process were not stopped
-  Time slowness = 0;           // added to each wait
-  std::uint64_t calls = 0;     // system calls so far
+  std::vector<Fiber*> held{};      // would run if the process were not stopped
+  Time slowness = 0;               // added to each wait
+  std::uint64_t calls = 0;         // system calls so far
   std::uint64_t dies_at_call = 0;  // 0: not at a call
 };
 
@@ -134,8 +141,8 @@ class Kernel {
   // Whether a packet that is sent now is lost, and how long it takes if it is not.
   bool unreachable(int from, int to);
   Time latency(int from, int to);
-  double loss = 0;       // part of the segments that are lost on links between hosts
-  Time slowest_link = 0; // delay that is added to some segments between hosts
+  double loss = 0;                                             // part of the segments that are lost on links between hosts
+  Time slowest_link = 0;                                       // delay that is added to some segments between hosts
   std::function<void(const std::string& bytes)> on_message{};  // sees the bytes that arrive over a connection
   void violation(const std::string& what);
   const std::string& violated() const { return violated_; }

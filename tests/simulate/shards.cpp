@@ -31,8 +31,8 @@ struct AsyncPlan {
   int processes = 0, hosts = 0, devices = 0, groups = 0;
   std::optional<std::int64_t> bound{};
   std::uint64_t calls = 0;
-  std::uint64_t digest_after = 0;  // 0: none
-  std::vector<int> owners{};       // of shards
+  std::uint64_t digest_after = 0;        // 0: none
+  std::vector<int> owners{};             // of shards
   std::vector<std::uint64_t> lengths{};  // of the inputs
   Time step_time = 0;
   int slow_group = -1;

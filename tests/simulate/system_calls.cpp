@@ -370,8 +370,8 @@ ssize_t readlink(const char* path, char* target, size_t size) noexcept {
   return next(path, target, size);
 }
 // A change of names in a folder. The process may die before it.
-#define CHANGE(call)          \
-  kernel->step(false);        \
+#define CHANGE(call)   \
+  kernel->step(false); \
   return result_of(kernel->files().call)
 int rename(const char* from, const char* to) noexcept {
   if (auto* const kernel = Kernel::running(); kernel != nullptr && FileSystem::has(from)) {

@@ -157,10 +157,8 @@ class AsyncPrograms {
     std::memcpy(member.program.results[0][0].data(), &number, sizeof number);
   }
   Shard::Waiting waiting() const {
-    return {{deployment_.deadline, deployment_.late}, [](int, const Shard::Held&) {}, [placement = placement_](int group, const Shard::Held& held) {
-              throw CommunicationError{"group " + std::to_string(group) + " waited until the deadline for group " + std::to_string(held.holder),
-                                       held.holder < 0 ? placement.process() : placement.process_of(held.holder)};
-            }};
+    return {{deployment_.deadline, deployment_.late}, [](int, const Shard::Held&) {}, [placement = placement_](int group, const Shard::Held& held) { throw CommunicationError{"group " + std::to_string(group) + " waited until the deadline for group " + std::to_string(held.holder),
+                                                                                                                                                                              held.holder < 0 ? placement.process() : placement.process_of(held.holder)}; }};
   }
 
   const Deployment& deployment_;
