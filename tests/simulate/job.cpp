@@ -54,8 +54,9 @@ class Oracle {
     auto& part = parts_[token];
     kernel_.trace("has the result of exchange " + std::to_string(number) + " of job " + std::to_string(token % 10000));
     if (!part.completed.insert(number).second) return;
-    if (part.order == 0) begins(token, part);
-    else if (part.order < order_ && part.given[number] > last_began_)
+    const bool anew = order_ == 0 || part.given[number] > last_began_;
+    if (part.order == 0 && anew) begins(token, part);
+    else if (part.order != 0 && part.order < order_ && anew)
       kernel_.violation("two parts of the job go on: an exchange of part " + std::to_string(part.order) + " is complete, while part " + std::to_string(order_) + " works");
   }
   int parts() const { return order_; }
@@ -95,6 +96,7 @@ struct Plan {
   int processes = 0, hosts = 0, steps = 0;
   std::vector<int> host_of{};
   bool arbiter = false;
+  std::size_t padding = 0;  // bytes that are handed over besides the state
   bool comes_back = false;  // long enough for a process that is lost and started again
   Time step_time = 0;
 };
@@ -202,7 +204,9 @@ class Program {
     if (elastic_.outside()) {
       const auto bytes = elastic_.enter({});
       std::uint64_t call = 0;
-      if (bytes.size() != sizeof call + sizeof state_) throw CommunicationError{"the state has another size", -1};
+      const auto rubbish = std::count_if(bytes.begin() + static_cast<std::ptrdiff_t>(std::min(bytes.size(), sizeof call + sizeof state_)), bytes.end(), [](std::byte b) { return b != std::byte{7}; });
+      if (bytes.size() != sizeof call + sizeof state_ + scenario_.plan.padding || rubbish > 0)
+        scenario_.kernel.violation("a process is given another state than the others have");
       std::memcpy(&call, bytes.data(), sizeof call);
       std::memcpy(&state_, bytes.data() + sizeof call, sizeof state_);
       history_.go_on_from(call, state_);
@@ -227,7 +231,7 @@ class Program {
     if (job_->rank() == 0)
       offer = elastic_.hand_over([](const auto&) { return true; },
                                  [this] {
-                                   Bytes bytes(sizeof(std::uint64_t) + sizeof state_);
+                                   Bytes bytes(sizeof(std::uint64_t) + sizeof state_ + scenario_.plan.padding, std::byte{7});
                                    const auto call = history_.latest_call();
                                    std::memcpy(bytes.data(), &call, sizeof call);
                                    std::memcpy(bytes.data() + sizeof call, &state_, sizeof state_);
@@ -332,8 +336,9 @@ class Faults {
     if (scenario_.plan.comes_back) {
       const Time when = random.between(3 * second, 10 * second);
       kill(any_rank(), when, when + random.between(0, random.chance(0.5) ? second : 8 * second));
-      return;
+      if (random.chance(0.5)) return;
     }
+    if (random.chance(0.1)) send_stranger();
     for (std::uint64_t i = 0; i < count; ++i) draw_one();
     if (count == 0) counts_.add("no fault");
   }
@@ -352,8 +357,8 @@ class Faults {
     if (last_ > 0 && random.chance(0.6)) return last_ = last_ + random.between(0, random.chance(0.5) ? 600 * ms : 9 * second);
     return last_ = random.between(0, scenario_.plan.steps * scenario_.plan.step_time + second);
   }
-  // Calls change() at `when`, or later, in the middle of a meeting: when the processes of a new epoch tell each other that they
-  // have entered it. Calls undo() so much later.
+  // Calls change() at `when`, or later, in the middle of something: when processes tell each other that they have entered an
+  // epoch, say. Calls undo() so much later.
   void begin(
       Time when, std::function<void()> change, Time length = 0, std::function<void()> undo = [] {}) {
     auto& random = kernel_.random();
@@ -363,12 +368,17 @@ class Faults {
     };
     until(when + length);
     if (!random.chance(0.3)) return kernel_.at(when, both);
-    counts_.add("fault in the middle of a meeting");
+    struct Place {
+      const char *text, *name;
+    };
+    static constexpr Place places[] = {{"epoch ", "fault while processes enter an epoch"}, {"the moment to go back to", "fault while processes go back"}, {"the taking in of a process", "fault while a process is taken in"}, {"the snapshot of a step", "fault before a step"}};
+    const auto& place = places[random.chance(0.5) ? 0 : random.below(4)];
+    counts_.add(place.name);
     until(when + length + 60 * second);
     const Time delay = random.between(0, random.chance(0.5) ? 300 * us : 3 * ms);
-    kernel_.at(when, [this, both, delay] {
-      kernel_.on_message = [this, both, delay](const std::string& bytes) {
-        if (bytes.find("epoch ") == std::string::npos || kernel_.now() > end_ - second) return;
+    kernel_.at(when, [this, both, delay, text = place.text] {
+      kernel_.on_message = [this, both, delay, text](const std::string& bytes) {
+        if (bytes.find(text) == std::string::npos || kernel_.now() > end_ - second) return;
         kernel_.after(delay, both);
         kernel_.on_message = {};
       };
@@ -446,6 +456,43 @@ class Faults {
         return;
       }
     }
+  }
+  // A program that is none of the job connects to its ports, and says something or nothing. That harms nobody.
+  void send_stranger() {
+    counts_.add("stranger at the ports");
+    auto& random = kernel_.random();
+    const auto connections = 1 + random.below(20);
+    kernel_.at(random.between(0, scenario_.plan.steps * scenario_.plan.step_time), [this, connections] {
+      kernel_.start(any_host(), "stranger", [this, connections] {
+        auto& own = kernel_.random();
+        std::vector<int> sockets;
+        for (std::uint64_t i = 0; i < connections; ++i) {
+          const auto places = kernel_.listening();
+          if (places.empty()) continue;
+          const auto [host, port] = places[own.below(places.size())];
+          auto address = *replicator::detail::transport::detail::numeric_address(address_of_host(host));
+          address.set_port(port);
+          sockets.push_back(kernel_.socket());
+          kernel_.connect(sockets.back(), address.get());
+          kernel_.sleep(kernel_.now() + own.between(ms, second));
+          std::string bytes(own.below(200), '\0');
+          for (auto& byte : bytes) byte = static_cast<char>(own.next());
+          if (own.chance(0.3)) {  // or it is of another job
+            replicator::detail::transport::detail::JoinRequest request;
+            request.job_name = "another job";
+            request.world_size = static_cast<std::uint64_t>(scenario_.plan.processes);
+            request.rank = own.below(request.world_size);
+            replicator::detail::transport::detail::FrameWriter frame{replicator::detail::transport::detail::FrameKind::hello};
+            request.write(frame);
+            const auto& whole = frame.finish();
+            bytes.assign(reinterpret_cast<const char*>(whole.data()), whole.size());
+          }
+          if (!bytes.empty()) kernel_.send(sockets.back(), bytes.data(), bytes.size());
+          if (own.chance(0.5)) kernel_.close(sockets.back());
+        }
+        kernel_.sleep(kernel_.now() + 5 * second);
+      });
+    });
   }
   // `again`: when it is started again, if at all.
   void kill(int rank, Time when, Time again) {
@@ -525,6 +572,7 @@ Plan draw_plan(Random& random) {
   plan.step_time = random.between(20, 600) * ms;
   plan.comes_back = random.chance(0.08);
   if (plan.comes_back) plan.steps = 80, plan.step_time = 600 * ms;
+  if (random.chance(0.3)) plan.padding = random.below(2 << 20);
   return plan;
 }
 

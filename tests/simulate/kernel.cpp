@@ -216,6 +216,11 @@ void Kernel::power(int host, bool on) {
   for (const auto& socket : sockets_)
     if (socket->host == host) socket->out.clear(), socket->in.clear(), socket->closed = true;
 }
+std::vector<std::pair<int, std::uint16_t>> Kernel::listening() const {
+  std::vector<std::pair<int, std::uint16_t>> result;
+  for (const auto& [place, socket] : listeners_) result.push_back(place);
+  return result;
+}
 void Kernel::cut(int from, int to, bool is_cut) {
   trace((is_cut ? "CUT " : "HEAL ") + name_of_host(from) + " -> " + name_of_host(to));
   if (is_cut) cuts_.insert({from, to});

@@ -135,6 +135,8 @@ class Kernel {
   void proceed(Process& process);
   // A host without power answers nothing. When it boots, its processes are gone, and its kernel answers.
   void power(int host, bool on);
+  // Hosts and ports at which somebody listens.
+  std::vector<std::pair<int, std::uint16_t>> listening() const;
   // One direction of the link between two hosts.
   void cut(int from, int to, bool is_cut);
   bool is_cut(int from, int to) const;

@@ -127,7 +127,7 @@ class SimulatedMessenger final : public replicator::detail::transport::Messenger
       if (now >= until) return false;
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - now).count();
       pollfd event{event_fd_, POLLIN, 0};
-      ::poll(&event, 1, static_cast<int>(std::min<long long>(left, 5000)) + 1);
+      ::poll(&event, 1, static_cast<int>(std::min<long long>(left, 1000000)) + 1);
       std::uint64_t count = 0;
       static_cast<void>(!::read(event_fd_, &count, sizeof count));
     }

@@ -15,7 +15,7 @@ namespace simulate {
 std::uint64_t mixed_bits(std::uint64_t a, std::uint64_t b);
 // Another thread may run here.
 void let_others_run();
-void pass_time_of_a_step();
+void pass_time_of_a_step(int group);
 int signal_of_this_process();
 
 class ShardOracle {

@@ -217,11 +217,11 @@ std::uint64_t mixed_bits(std::uint64_t a, std::uint64_t b) { return mixed(a, b);
 void let_others_run() {
   if (auto* const kernel = Kernel::running()) kernel->step(true);
 }
-void pass_time_of_a_step() {
+void pass_time_of_a_step(int group) {
   auto& kernel = *Kernel::running();
   const auto& plan = AsyncScenario::current->plan;
   Time time = kernel.random().between(plan.step_time / 4, plan.step_time);
-  if (plan.slow_group >= 0 && kernel.random().chance(0.3)) time *= 5;
+  if (group == plan.slow_group) time *= 1 + static_cast<Time>(kernel.random().below(20));
   kernel.sleep(kernel.now() + time);
 }
 int signal_of_this_process() {

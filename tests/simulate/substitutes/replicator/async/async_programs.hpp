@@ -152,7 +152,7 @@ class AsyncPrograms {
       const std::int64_t gradient[4] = {group.index, static_cast<std::int64_t>(step), first[0], 0};
       std::memcpy(group.means[s].data(), gradient, sizeof gradient);
     }
-    simulate::pass_time_of_a_step();
+    simulate::pass_time_of_a_step(group.index);
     const auto number = static_cast<std::int64_t>(step);
     std::memcpy(member.program.results[0][0].data(), &number, sizeof number);
   }
