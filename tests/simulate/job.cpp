@@ -101,11 +101,19 @@ struct Plan {
   Time step_time = 0;
 };
 
+// What the program of a process does besides its work.
+struct Habit {
+  enum class Kind { none, late, fails, ends };
+  Kind kind = Kind::none;
+  std::uint64_t step = 0;
+};
+
 // The outcome of one process.
 struct Outcome {
   Process* process = nullptr;
   int rank = 0;
   bool restarted = false, done = false, ended = false;
+  Habit habit{};
   Time end = 0;
   std::string error{};
 };
@@ -116,6 +124,7 @@ struct Scenario {
   Oracle oracle;
   Counts& counts;
   std::vector<std::unique_ptr<Outcome>> outcomes{};
+  std::map<int, Habit> habits{};  // by rank, of processes that are not started again
 
   Process& start(int rank, bool restarted);
 };
@@ -123,12 +132,21 @@ struct Scenario {
 // The program of one process. Its calls, rollbacks and hand-overs are those of ElasticEngine.
 class Program {
  public:
-  Program(Scenario& scenario, int rank, JobOptions options)
-      : scenario_{scenario}, rank_{rank}, environment_{environment(scenario, rank)}, elastic_{environment_, options, {}, scenario.plan.arbiter ? "/sim/claims" : ""}, job_{elastic_.job()} {
+  struct OwnError {};
+
+  Program(Scenario& scenario, int rank, const Habit& habit, JobOptions options)
+      : scenario_{scenario}, rank_{rank}, habit_{habit}, environment_{environment(scenario, rank)}, elastic_{environment_, options, {}, scenario.plan.arbiter ? "/sim/claims" : ""}, job_{elastic_.job()} {
     perform([] {}, [] {});
   }
   void run() {
     while (state_.done < static_cast<std::uint64_t>(scenario_.plan.steps)) {
+      if (habit_.kind != Habit::Kind::none && state_.done == habit_.step) {
+        if (habit_.kind == Habit::Kind::ends) break;
+        if (habit_.kind == Habit::Kind::fails) throw OwnError{};
+        scenario_.kernel.trace("is late");
+        scenario_.kernel.sleep(scenario_.kernel.now() + 40 * second);
+        habit_ = {};
+      }
       std::uint64_t done = 0;
       perform([&] { step(), done = state_.done; }, [this] { step(); });
       auto& kernel = scenario_.kernel;
@@ -272,6 +290,7 @@ class Program {
 
   Scenario& scenario_;
   int rank_;
+  Habit habit_;
   ProcessEnvironment environment_;
   ElasticJob elastic_;
   std::shared_ptr<Job> job_;
@@ -287,15 +306,18 @@ Process& Scenario::start(int rank, bool restarted) {
   auto& outcome = *outcomes.emplace_back(std::make_unique<Outcome>());
   outcome.rank = rank;
   outcome.restarted = restarted;
+  if (const auto habit = habits.find(rank); !restarted && habit != habits.end()) outcome.habit = habit->second;
   outcome.process = &kernel.start(plan.host_of[static_cast<std::size_t>(rank)], "process " + std::to_string(rank) + (restarted ? "'" : ""), [this, &outcome, rank] {
     JobOptions options;
     options.connect_deadline = std::chrono::seconds{20};
     options.exchange_deadline = std::chrono::seconds{20};
     options.late = std::chrono::milliseconds{0};
     try {
-      Program program{*this, rank, options};
+      Program program{*this, rank, outcome.habit, options};
       program.run();
       outcome.done = true;
+    } catch (const Program::OwnError&) {
+      outcome.error = "an error of the program";
     } catch (const Error& error) {
       outcome.error = error.what();
     } catch (const std::exception& error) {
@@ -320,9 +342,10 @@ class Faults {
   bool harmless() const { return harmless_ && network_is_good(); }
   // The only process that is lost, in a job in which all others must end well; -1: there is no such process.
   int only_loss() const { return network_is_good() && other_losses_ == 0 && lost_.size() == 1 && scenario_.plan.processes > 2 && first_loss_ > met_by ? lost_[0] : -1; }
+  Time noticed() const { return noticed_; }
   Time end() const { return end_; }
 
-  void draw() {
+    void draw() {
     auto& random = kernel_.random();
     const auto count = random.below(5);
     if (random.chance(0.15)) {
@@ -395,7 +418,7 @@ class Faults {
 
   void draw_one() {
     auto& random = kernel_.random();
-    const auto kind = random.below(scenario_.plan.hosts > 1 ? 10 : 4);
+    const auto kind = random.below(scenario_.plan.hosts > 1 ? 11 : 5);
     const Time when = moment();
     const int rank = any_rank();
     until(when);
@@ -431,11 +454,12 @@ class Faults {
         });
         return;
       }
-      case 4:
-      case 5: return cut_host(when);
-      case 6: return cut_link(when);
-      case 7: return cut_in_two(when);
-      case 8: {
+      case 4: return misbehave(rank);
+      case 5:
+      case 6: return cut_host(when);
+      case 7: return cut_link(when);
+      case 8: return cut_in_two(when);
+      case 9: {
         counts_.add("host without power");
         may_lose_any();
         const int host = any_host();
@@ -493,6 +517,17 @@ class Faults {
         kernel_.sleep(kernel_.now() + 5 * second);
       });
     });
+  }
+  void misbehave(int rank) {
+    static constexpr const char* names[] = {"", "program late", "program fails", "program ends before the others"};
+    auto& random = kernel_.random();
+    const auto kind = static_cast<Habit::Kind>(random.between(1, 3));
+    counts_.add(names[static_cast<int>(kind)]);
+    const auto step = static_cast<std::uint64_t>(random.between(0, scenario_.plan.steps - 1));
+    loses(rank, step > 0 ? met_by + 1 : 0);
+    if (kind == Habit::Kind::late) noticed_ = std::max(noticed_, 20 * second);  // by the deadline of exchanges
+    scenario_.habits[rank] = {kind, step};
+    until(60 * second);
   }
   // `again`: when it is started again, if at all.
   void kill(int rank, Time when, Time again) {
@@ -554,6 +589,7 @@ class Faults {
   Kernel& kernel_;
   Counts& counts_;
   bool harmless_ = true;
+  Time noticed_ = 3 * second;  // so long after a loss at most
   std::vector<int> lost_{};
   int other_losses_ = 0;
   Time first_loss_ = never;
@@ -612,8 +648,8 @@ std::string simulate_job(std::uint64_t seed, bool traced, Counts& counts) {
       counts.add("processes that must be taken in");
       if (!outcome->done) kernel.violation("process " + std::to_string(lost) + " was started again, and is not taken in: " + outcome->error);
     }
-    // The loss is noticed after 3 s, and the others meet within 8 s.
-    const Time latest = work + Faults::met_by + 14 * second + (scenario.outcomes.size() > static_cast<std::size_t>(plan.processes) ? 14 * second : 0);
+    // The others meet within 8 s.
+    const Time latest = work + Faults::met_by + faults.noticed() + 11 * second + (scenario.outcomes.size() > static_cast<std::size_t>(plan.processes) ? 14 * second : 0);
     for (const auto& outcome : scenario.outcomes)
       if (outcome->rank != lost && outcome->end > latest) kernel.violation("only process " + std::to_string(lost) + " is lost, but " + outcome->process->name + " ends late");
       else if (outcome->rank != lost && !outcome->done) kernel.violation("only process " + std::to_string(lost) + " is lost, but " + outcome->process->name + " does not end well: " + outcome->error);

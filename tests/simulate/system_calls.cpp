@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -213,6 +214,11 @@ int pthread_detach(pthread_t thread) noexcept {
   if (Kernel::running() != nullptr) return 0;
   static const auto next = REAL(pthread_detach);
   return next(thread);
+}
+int pthread_sigmask(int how, const sigset_t* set, sigset_t* before) noexcept {
+  if (Kernel::running() != nullptr) return 0;  // else a killed fiber would leave the signals of this program blocked
+  static const auto next = REAL(pthread_sigmask);
+  return next(how, set, before);
 }
 int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
   if (auto* const kernel = Kernel::running()) return kernel->lock(mutex), 0;
