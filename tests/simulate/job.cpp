@@ -103,7 +103,12 @@ struct Plan {
 
 // What the program of a process does besides its work.
 struct Habit {
-  enum class Kind { none, late, fails, ends };
+  enum class Kind {
+    none,
+    late,
+    fails,
+    ends
+  };
   Kind kind = Kind::none;
   std::uint64_t step = 0;
 };
@@ -342,10 +347,15 @@ class Faults {
   bool harmless() const { return harmless_ && network_is_good(); }
   // The only process that is lost, in a job in which all others must end well; -1: there is no such process.
   int only_loss() const { return network_is_good() && other_losses_ == 0 && lost_.size() == 1 && scenario_.plan.processes > 2 && first_loss_ > met_by ? lost_[0] : -1; }
+  // Whether this process must end well, because it belongs to a majority that no fault reaches.
+  // A link that heals soon carries blame: who was cut off for 3 s may blame a process that the others still hear.
+  bool must_end_well(int rank) const {
+    return network_is_good() && !scenario_.plan.arbiter && first_loss_ > met_by && !affected_.contains(rank) && 2 * static_cast<int>(affected_.size()) < scenario_.plan.processes && !heals_soon_;
+  }
   Time noticed() const { return noticed_; }
   Time end() const { return end_; }
 
-    void draw() {
+  void draw() {
     auto& random = kernel_.random();
     const auto count = random.below(5);
     if (random.chance(0.15)) {
@@ -371,9 +381,17 @@ class Faults {
   void loses(int rank, Time when) {
     harmless_ = false;
     lost_.push_back(rank);
+    affected_.insert(rank);
     first_loss_ = std::min(first_loss_, when);
   }
-  void may_lose_any() { harmless_ = false, ++other_losses_; }
+  // All processes of these hosts may be lost, and are cut off for so long.
+  void may_lose_hosts(const std::set<int>& hosts, Time when, Time length) {
+    harmless_ = false, ++other_losses_;
+    first_loss_ = std::min(first_loss_, when);
+    heals_soon_ |= length < 25 * second;
+    for (int rank = 0; rank < scenario_.plan.processes; ++rank)
+      if (hosts.contains(scenario_.plan.host_of[static_cast<std::size_t>(rank)])) affected_.insert(rank);
+  }
   Time moment() {
     auto& random = kernel_.random();
     // Often close to an earlier fault: the others meet at that moment.
@@ -448,7 +466,8 @@ class Faults {
       case 3: {
         counts_.add("process slowed");
         const Time slowness = random.between(100 * us, 20 * ms);
-        may_lose_any();
+        harmless_ = false, ++other_losses_;
+        affected_.insert(rank);
         kernel_.at(when, [this, rank, slowness] {
           if (auto* const process = living(rank)) process->slowness = slowness;
         });
@@ -461,8 +480,8 @@ class Faults {
       case 8: return cut_in_two(when);
       case 9: {
         counts_.add("host without power");
-        may_lose_any();
         const int host = any_host();
+        may_lose_hosts({host}, when, never);
         const Time length = random.between(second, 20 * second);
         begin(
             when, [this, host] { kernel_.power(host, false); }, length, [this, host] { kernel_.power(host, true); });
@@ -473,9 +492,9 @@ class Faults {
       }
       default: {
         counts_.add("one direction cut");
-        may_lose_any();
         const int from = any_host(), to = any_host();
         const Time length = cut_length();
+        may_lose_hosts({from, to}, when, length);
         set(when, length, {{from, to}});
         return;
       }
@@ -551,28 +570,33 @@ class Faults {
   }
   void cut_host(Time when) {
     counts_.add("host cut off");
-    may_lose_any();
     const int host = any_host();
+    const Time length = cut_length();
+    may_lose_hosts({host}, when, length);
     std::vector<std::pair<int, int>> links;
     for (int other = 0; other < scenario_.plan.hosts; ++other)
       if (other != host) links.insert(links.end(), {{host, other}, {other, host}});
-    set(when, cut_length(), links);
+    set(when, length, links);
   }
   void cut_link(Time when) {
     counts_.add("link cut");
-    may_lose_any();
     const int a = any_host(), b = any_host();
-    set(when, cut_length(), {{a, b}, {b, a}});
+    const Time length = cut_length();
+    may_lose_hosts({a, b}, when, length);
+    set(when, length, {{a, b}, {b, a}});
   }
   void cut_in_two(Time when) {
     counts_.add("network cut in two");
-    may_lose_any();
     const auto side = kernel_.random().next();
+    std::set<int> sides[2];
+    for (int host = 0; host < scenario_.plan.hosts; ++host) sides[side >> host & 1].insert(host);
+    const Time length = cut_length();
+    may_lose_hosts(sides[sides[0].size() > sides[1].size()], when, length);
     std::vector<std::pair<int, int>> links;
     for (int a = 0; a < scenario_.plan.hosts; ++a)
       for (int b = 0; b < scenario_.plan.hosts; ++b)
         if ((side >> a & 1) != (side >> b & 1)) links.emplace_back(a, b);
-    set(when, cut_length(), links);
+    set(when, length, links);
   }
   void restart(int rank, Time when) {
     counts_.add("process started again");
@@ -591,6 +615,8 @@ class Faults {
   bool harmless_ = true;
   Time noticed_ = 3 * second;  // so long after a loss at most
   std::vector<int> lost_{};
+  std::set<int> affected_{};
+  bool heals_soon_ = false;
   int other_losses_ = 0;
   Time first_loss_ = never;
   Time last_ = 0, end_ = 0;
@@ -637,6 +663,11 @@ std::string simulate_job(std::uint64_t seed, bool traced, Counts& counts) {
   }
   if (kernel.violated().empty() && faults.harmless() && done != plan.processes)
     kernel.violation("without a loss only " + std::to_string(done) + " of " + std::to_string(plan.processes) + " processes end well");
+  for (const auto& outcome : scenario.outcomes) {
+    if (!kernel.violated().empty() || outcome->restarted || !faults.must_end_well(outcome->rank)) continue;
+    counts.add("processes that must end well");
+    if (!outcome->done) kernel.violation("no fault reaches " + outcome->process->name + " and a majority with it, but it does not end well: " + outcome->error);
+  }
   if (const int lost = faults.only_loss(); kernel.violated().empty() && lost >= 0) {
     counts.add("jobs in which all but one process must end well");
     // A process that was started again is taken in if the others work for long enough.
