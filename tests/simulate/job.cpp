@@ -350,7 +350,7 @@ class Faults {
   // Whether this process must end well, because it belongs to a majority that no fault reaches.
   // A link that heals soon carries blame: who was cut off for 3 s may blame a process that the others still hear.
   bool must_end_well(int rank) const {
-    return network_is_good() && !scenario_.plan.arbiter && first_loss_ > met_by && !affected_.contains(rank) && 2 * static_cast<int>(affected_.size()) < scenario_.plan.processes && !heals_soon_;
+    return network_is_good() && first_loss_ > met_by && !affected_.contains(rank) && 2 * static_cast<int>(affected_.size()) < scenario_.plan.processes && !heals_soon_;
   }
   Time noticed() const { return noticed_; }
   Time end() const { return end_; }
@@ -372,6 +372,19 @@ class Faults {
       if (random.chance(0.5)) return;
     }
     if (random.chance(0.1)) send_stranger();
+    if (scenario_.plan.arbiter && random.chance(0.3)) {
+      counts_.add("arbiter without power");
+      // Often while a claim is on its way to the disk.
+      harmless_ = false, ++other_losses_, heals_soon_ = true;
+      claims_ = 1 + random.below(4);
+      kernel_.on_link = [this, delay = random.between(0, random.chance(0.5) ? 50 * us : 2 * second)] {
+        if (--claims_ != 0) return;
+        kernel_.after(delay, [this] {
+          kernel_.trace("POWER OFF at the arbiter");
+          kernel_.files().lose_power(kernel_.random());
+        });
+      };
+    }
     for (std::uint64_t i = 0; i < count; ++i) draw_one();
     if (count == 0) counts_.add("no fault");
   }
@@ -559,7 +572,8 @@ class Faults {
   }
   Time cut_length() {
     auto& random = kernel_.random();
-    return random.chance(0.5) ? random.between(2 * second, 7 * second) : random.between(50 * ms, 40 * second);
+    if (random.chance(0.25)) return random.between(30 * second, 60 * second);
+    return random.chance(0.5) ? random.between(2 * second, 7 * second) : random.between(50 * ms, 30 * second);
   }
   void set(Time when, Time length, const std::vector<std::pair<int, int>>& links) {
     begin(
@@ -617,6 +631,7 @@ class Faults {
   std::vector<int> lost_{};
   std::set<int> affected_{};
   bool heals_soon_ = false;
+  std::uint64_t claims_ = 0;  // until the arbiter loses its power
   int other_losses_ = 0;
   Time first_loss_ = never;
   Time last_ = 0, end_ = 0;
@@ -629,7 +644,7 @@ Plan draw_plan(Random& random) {
                                                            : plan.processes;
   plan.hosts = std::min(plan.hosts, plan.processes);
   for (int rank = 0; rank < plan.processes; ++rank) plan.host_of.push_back(rank * plan.hosts / plan.processes);
-  plan.arbiter = random.chance(0.2);
+  plan.arbiter = random.chance(0.3);
   plan.steps = 4 + static_cast<int>(random.chance(0.3) ? random.below(90) : random.below(12));
   plan.step_time = random.between(20, 600) * ms;
   plan.comes_back = random.chance(0.08);
@@ -646,6 +661,8 @@ std::string simulate_job(std::uint64_t seed, bool traced, Counts& counts) {
   Scenario scenario{kernel, plan, Oracle{kernel, plan.steps}, counts};
   kernel.files().make_folder("/sim");
   kernel.files().make_folder("/sim/claims");
+  for (const char* folder : {"/", "/sim"})
+    if (OpenFile file; kernel.files().open(folder, 0, file) == 0) kernel.files().sync(file);
   kernel.trace(std::to_string(plan.processes) + " processes on " + std::to_string(plan.hosts) + " hosts, " + std::to_string(plan.steps) + " steps" + (plan.arbiter ? ", with an arbiter" : ""));
   for (int rank = 0; rank < plan.processes; ++rank)
     kernel.at(kernel.random().between(0, kernel.random().chance(0.5) ? 10 * ms : second), [&scenario, rank] { scenario.start(rank, false); });

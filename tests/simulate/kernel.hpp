@@ -146,6 +146,7 @@ class Kernel {
   double loss = 0;                                             // part of the segments that are lost on links between hosts
   Time slowest_link = 0;                                       // delay that is added to some segments between hosts
   std::function<void(const std::string& bytes)> on_message{};  // sees the bytes that arrive over a connection
+  std::function<void()> on_link{};                             // hears of each link() that has succeeded
   void violation(const std::string& what);
   const std::string& violated() const { return violated_; }
   bool ends_early() const { return !violated_.empty(); }

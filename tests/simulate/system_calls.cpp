@@ -268,7 +268,7 @@ int open(const char* path, int flags, ...) {
   const auto mode = static_cast<mode_t>(va_arg(arguments, int));
   va_end(arguments);
   if (auto* const kernel = Kernel::running(); kernel != nullptr && FileSystem::has(path)) {
-    kernel->step(false);
+    kernel->step(true);
     OpenFile file;
     if (const int number = kernel->files().open(path, flags, file); number != 0) return fail(number);
     const int fd = kernel->next_fd();
@@ -282,7 +282,7 @@ ssize_t write(int fd, const void* bytes, size_t size) {
   if (auto* const kernel = Kernel::running(); kernel != nullptr && kernel->owns(fd)) {
     OpenFile* const file = file_of(*kernel, fd);
     if (file == nullptr) return kernel->write_event(fd, bytes);
-    kernel->step(false);
+    kernel->step(true);
     std::size_t written = 0;
     const int number = kernel->files().write(*file, bytes, size, written);
     return number == 0 ? static_cast<ssize_t>(written) : fail(number);
@@ -294,7 +294,7 @@ ssize_t read(int fd, void* bytes, size_t size) {
   if (auto* const kernel = Kernel::running(); kernel != nullptr && kernel->owns(fd)) {
     OpenFile* const file = file_of(*kernel, fd);
     if (file == nullptr) return kernel->read_event(fd, bytes);
-    kernel->step(false);
+    kernel->step(true);
     const auto& content = file->node->content;
     const auto count = std::min(size, content.size() - std::min(file->at, content.size()));
     std::memcpy(bytes, content.data() + file->at, count);
@@ -318,7 +318,7 @@ ssize_t pread(int fd, void* bytes, size_t size, off_t at) {
 }
 int ftruncate(int fd, off_t size) noexcept {
   if (auto* const kernel = Kernel::running(); kernel != nullptr && kernel->owns(fd)) {
-    kernel->step(false);
+    kernel->step(true);
     ++kernel->files().operations;
     file_of(*kernel, fd)->node->content.resize(static_cast<std::size_t>(size));
     return 0;
@@ -328,7 +328,7 @@ int ftruncate(int fd, off_t size) noexcept {
 }
 int fsync(int fd) {
   if (auto* const kernel = Kernel::running(); kernel != nullptr && kernel->owns(fd)) {
-    kernel->step(false);
+    kernel->step(true);
     return result_of(kernel->files().sync(*file_of(*kernel, fd)));
   }
   static const auto next = REAL(fsync);
@@ -376,8 +376,8 @@ ssize_t readlink(const char* path, char* target, size_t size) noexcept {
   return next(path, target, size);
 }
 // A change of names in a folder. The process may die before it.
-#define CHANGE(call)   \
-  kernel->step(false); \
+#define CHANGE(call)  \
+  kernel->step(true); \
   return result_of(kernel->files().call)
 int rename(const char* from, const char* to) noexcept {
   if (auto* const kernel = Kernel::running(); kernel != nullptr && FileSystem::has(from)) {
@@ -388,7 +388,10 @@ int rename(const char* from, const char* to) noexcept {
 }
 int link(const char* from, const char* to) noexcept {
   if (auto* const kernel = Kernel::running(); kernel != nullptr && FileSystem::has(from)) {
-    CHANGE(link(from, to));
+    kernel->step(true);
+    const int number = kernel->files().link(from, to);
+    if (number == 0 && kernel->on_link) std::function{kernel->on_link}();
+    return result_of(number);
   }
   static const auto next = REAL(link);
   return next(from, to);
@@ -409,7 +412,7 @@ int mkdir(const char* path, mode_t mode) noexcept {
 }
 FILE* fopen(const char* path, const char* mode) {
   if (auto* const kernel = Kernel::running(); kernel != nullptr && FileSystem::has(path)) {
-    kernel->step(false);
+    kernel->step(true);
     const auto node = kernel->files().find(path);
     if (!node) return errno = ENOENT, nullptr;
     FILE* const file = ::fmemopen(nullptr, node->content.size() + 1, "w+");
