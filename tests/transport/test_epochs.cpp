@@ -185,6 +185,24 @@ TEST_CASE("half of the members go on where the others are dead, a smaller part o
     }
 }
 
+TEST_CASE("a majority may live outside of a part if more than half of the members are outside and not known to be dead") {
+  for (std::size_t processes = 2; processes <= most; ++processes)
+    for (Set part = 1; part < (Set{1} << processes); ++part)
+      for (Set dead = 0; dead < (Set{1} << processes); ++dead) {
+        const Epochs epochs{processes};
+        const Set all = (Set{1} << processes) - 1;
+        const auto outside = static_cast<std::size_t>(std::popcount(all & ~part & ~dead));
+        CHECK(epochs.majority_may_live_outside(epoch_of(processes, part), [&](std::size_t r) { return dead >> r & 1 ? Outside::gone : Outside::unknown; }) ==
+              (2 * outside > processes));
+      }
+  Epochs epochs{5};  // counted in the last confirmed epoch
+  epochs.propose(epoch_of(5, 0b00111));
+  epochs.confirm();
+  const auto unknown = [](std::size_t) { return Outside::unknown; };
+  CHECK(epochs.majority_may_live_outside(epoch_of(5, 0b00001), unknown));
+  CHECK_FALSE(epochs.majority_may_live_outside(epoch_of(5, 0b00011), unknown));
+}
+
 TEST_CASE("the majority of an epoch counts only when all its members have entered it") {
   Epochs epochs{5};
   epochs.propose(epoch_of(5, 0b00111));

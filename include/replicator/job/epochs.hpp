@@ -77,6 +77,13 @@ class Epochs {
     return may_go_on_from(confirmed_, part, outside) &&
            std::all_of(proposed_.begin(), proposed_.end(), [&](const Epoch& epoch) { return may_go_on_from(epoch, part, outside); });
   }
+  // Whether a majority outside of `part` may live.
+  bool majority_may_live_outside(const Epoch& part, const std::function<Outside(std::size_t process)>& outside) const {
+    std::size_t count = 0;
+    for (std::size_t r = 0; r < confirmed_.lives.size(); ++r)
+      count += confirmed_.has(r) && part.lives[r] != confirmed_.lives[r] && outside(r) == Outside::unknown;
+    return 2 * count > confirmed_.size();
+  }
   // The processes of `part` enter the next epoch, and this process is told first.
   void propose(Epoch part) {
     part.number = latest() + 1;

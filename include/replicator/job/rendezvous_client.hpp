@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -152,7 +153,7 @@ class RendezvousClient {
         }
         if (!membership_.links.empty()) return true;
         if (!knew) continue;
-        silence_end = until + options_.dead_after;
+        silence_end = std::max(until, RendezvousClock::now()) + options_.dead_after;
         attempt.last = answerer + ": process 0 is there and waits for others";
       }
       if (!good) attempt.last = answerer + ": the connection was closed";

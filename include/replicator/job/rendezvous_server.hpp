@@ -55,7 +55,7 @@ class RendezvousServer {
     for (bool extended = false;;) {
       const bool late = RendezvousClock::now() >= until;
       if (survivors_) survivors_->strike(here_, late);
-      if (complete(late)) break;
+      if (complete(until)) break;
       if (late && !survivors_ && !extended && newcomers_.any()) {
         // This process may have been stopped while they came. They have been greeted, and now they answer.
         extended = true;
@@ -69,7 +69,8 @@ class RendezvousServer {
         return std::move(membership_);
       }
       report_.look([this] { return waiting_sentence(); });
-      wait(until);
+      if (late) keep_waiting();
+      wait(late ? until + options_.dead_after : until);
       forget_lost();
       hear();
       if (membership_.going_on) return std::move(membership_);
@@ -87,15 +88,24 @@ class RendezvousServer {
   }
   std::size_t own() const { return static_cast<std::size_t>(environment_.rank); }
   bool undecided() const { return undecided_since_ != RendezvousClock::time_point{}; }
-  bool complete(bool late) {
+  bool complete(RendezvousClock::time_point until) {
     if (!survivors_) return std::find(here_.begin(), here_.end(), false) == here_.end();
-    if (survivors_->told() || late) return true;
-    if (survivors_->awaits(here_)) return false;
-    if (survivors_->may_go_on(here_)) return true;
-    // This part may not go on yet. The others may come after all, or end; and at an arbiter a majority goes first.
     const auto now = RendezvousClock::now();
+    if (survivors_->told()) return true;
+    if (now < until && survivors_->awaits(here_)) return false;
+    if (survivors_->may_go_on(here_)) return true;
+    // This part may not go on yet. The others may come after all, or end; and at an arbiter a majority goes first. It waits for
+    // absent processes until the same deadline.
     if (!undecided()) undecided_since_ = now;
-    return now - undecided_since_ >= options_.dead_after;
+    if (survivors_->lets_majority_go_first(here_)) return now >= until + options_.dead_after;
+    return now >= until || now - undecided_since_ >= options_.dead_after;
+  }
+  // Tells those who are here that this process waits beyond the deadline.
+  void keep_waiting() {
+    for (auto& link : membership_.links) {
+      link.push(FrameWriter{FrameKind::heartbeat}.finish());
+      link.pump_out();
+    }
   }
   void hear() {
     newcomers_.admit(environment_.listener->get());

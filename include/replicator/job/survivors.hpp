@@ -144,6 +144,11 @@ class Survivors {
     return epochs_.may_go_on(part_of(here), [this](std::size_t r) { return outside(r, !arbiter_); });
   }
 
+  // Whether there is an arbiter, and a majority elsewhere that may want to be the first there.
+  bool lets_majority_go_first(const std::vector<bool>& here) const {
+    return arbiter_ && epochs_.majority_may_live_outside(part_of(here), [this](std::size_t r) { return outside(r, false); });
+  }
+
   // Those who are here form the next epoch, and the absent processes are told that they are left out. Throws
   // CommunicationError where this part of the job must not go on.
   void part_from_missing(const std::vector<bool>& here) {

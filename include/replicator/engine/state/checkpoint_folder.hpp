@@ -33,13 +33,15 @@ class CheckpointFolder {
     return path_ + "/" + std::string{prefix} + std::string(digits.size() < 10 ? 10 - digits.size() : 0, '0') + digits + std::string{suffix};
   }
 
-  // Makes the folder if it is missing, takes its lock, and removes the partial files of processes that were killed while
+  // Makes the folder if it is missing, brings its name to the disk, takes its lock, and removes the partial files of processes that were killed while
   // they wrote. Throws BuildError if another job holds the lock, and DataError if the folder is not writable or a
   // checkpoint in it is no regular file.
   void prepare() {
     for (auto slash = path_.find('/', 1);; slash = path_.find('/', slash + 1)) {
       const auto part = path_.substr(0, slash);
       if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) io::detail::fail(part, "make the folder");
+      // A killed run may have made the folder and not flushed its name. A parent that cannot be opened is not this run's.
+      static_cast<void>(io::detail::flush_folder(io::detail::folder_of(part)));
       if (slash == std::string::npos) break;
     }
     lock_.emplace(path_);
