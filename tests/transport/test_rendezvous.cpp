@@ -83,6 +83,17 @@ TEST_CASE("variables that are missing, no numbers or contradictory are refused w
   CHECK_THROWS_AS(find({{"WORLD_SIZE", "2"}}), BuildError);
 }
 
+TEST_CASE("everybody is believed only where the option or the variable says so") {
+  CHECK_FALSE(find({}).insecure);
+  CHECK_FALSE(find({{"REPLICATOR_INSECURE", "0"}}).insecure);
+  CHECK(find({{"REPLICATOR_INSECURE", "1"}}).insecure);
+  CHECK_THROWS_WITH(find({{"REPLICATOR_INSECURE", "yes"}}), "the variable REPLICATOR_INSECURE is \"yes\": it must be a whole number from 0 to 1");
+  const Variables scope{{}};
+  RendezvousOptions options;
+  options.insecure = true;
+  CHECK(find_environment(options).insecure);
+}
+
 TEST_CASE("a launcher that the program does not know is not taken for many single processes") {
   if (launcher_slot.load() != nullptr) return;  // this test program knows PMIx
   CHECK_THROWS_WITH(find({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "job"}}),
