@@ -97,6 +97,7 @@ struct Plan {
   std::vector<int> host_of{};
   bool arbiter = false;
   std::size_t padding = 0;  // bytes that are handed over besides the state
+  bool divided = false;     // the network is cut in two once, until all is decided
   bool comes_back = false;  // long enough for a process that is lost and started again
   Time step_time = 0;
 };
@@ -367,6 +368,7 @@ class Faults {
       kernel_.slowest_link = random.between(1, 400) * ms;
       counts_.add("slow network");
     }
+    if (scenario_.plan.divided) return cut_in_two(random.between(2100 * ms, 8 * second), 40 * second);
     if (scenario_.plan.comes_back) {
       const Time when = random.between(3 * second, 10 * second);
       kill(any_rank(), when, when + random.between(0, random.chance(0.5) ? second : 8 * second));
@@ -491,7 +493,7 @@ class Faults {
       case 5:
       case 6: return cut_host(when);
       case 7: return cut_link(when);
-      case 8: return cut_in_two(when);
+      case 8: return cut_in_two(when, cut_length());
       case 9: {
         counts_.add("host without power");
         const int host = any_host();
@@ -600,12 +602,11 @@ class Faults {
     may_lose_hosts({a, b}, when, length);
     set(when, length, {{a, b}, {b, a}});
   }
-  void cut_in_two(Time when) {
+  void cut_in_two(Time when, Time length) {
     counts_.add("network cut in two");
     const auto side = kernel_.random().next();
     std::set<int> sides[2];
     for (int host = 0; host < scenario_.plan.hosts; ++host) sides[side >> host & 1].insert(host);
-    const Time length = cut_length();
     may_lose_hosts(sides[sides[0].size() > sides[1].size()], when, length);
     std::vector<std::pair<int, int>> links;
     for (int a = 0; a < scenario_.plan.hosts; ++a)
@@ -650,6 +651,8 @@ Plan draw_plan(Random& random) {
   plan.step_time = random.between(20, 600) * ms;
   plan.comes_back = random.chance(0.08);
   if (plan.comes_back) plan.steps = 80, plan.step_time = 600 * ms;
+  plan.divided = !plan.comes_back && plan.hosts > 1 && random.chance(0.08);
+  if (plan.divided) plan.steps = 60, plan.step_time = 300 * ms;
   if (random.chance(0.3)) plan.padding = random.below(2 << 20);
   return plan;
 }

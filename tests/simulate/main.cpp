@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simulates many seeds, or shows one.
 //
-//   simulate job --seeds 1000000          runs so many seeds, from 1 on; ends at the first that breaks a rule
-//   simulate job --seconds 60             runs seeds for so long
-//   simulate job --seed 4711 --trace      prints all that happens in one run
+//   simulate_faults job --seeds 1000000          runs so many seeds, from 1 on; ends at the first that breaks a rule
+//   simulate_faults job --seconds 60             runs seeds for so long
+//   simulate_faults job --seed 4711 --trace      prints all that happens in one run
 //
 // Exit code: 0 where every rule holds; 1 where a seed has broken one; 2 for arguments that cannot be used.
 #include <sys/mman.h>
@@ -77,7 +77,7 @@ bool run_batch(Simulation simulation, std::uint64_t first, std::uint64_t end, bo
 }
 
 int usage(const char* text) {
-  std::fprintf(stderr, "simulate: %s\nsimulate job|checkpoints|shards [--seeds N] [--seconds S] [--first N] [--seed N] [--trace]\n", text);
+  std::fprintf(stderr, "simulate_faults: %s\nsimulate_faults job|checkpoints|shards [--seeds N] [--seconds S] [--first N] [--seed N] [--trace]\n", text);
   return 2;
 }
 

@@ -35,7 +35,9 @@ namespace {
 
 template <class Function>
 Function* real(const char* name, const char* version = nullptr) {
-  void* const found = version != nullptr ? ::dlvsym(RTLD_NEXT, name, version) : ::dlsym(RTLD_NEXT, name);
+  // Some functions have an older version of the same name on x86-64.
+  void* found = version != nullptr ? ::dlvsym(RTLD_NEXT, name, version) : nullptr;
+  if (found == nullptr) found = ::dlsym(RTLD_NEXT, name);
   return reinterpret_cast<Function*>(found);
 }
 
