@@ -349,11 +349,12 @@ TEST_CASE("without a token what needs another machine is an error at once, which
   environment.world_size = 2;
   environment.master_port = 29500;
   environment.master_address = "192.0.2.1";  // of nobody (RFC 5737)
-  const auto way = Contains("run `export REPLICATOR_JOB_TOKEN=$(openssl rand -hex 32)` once, and start each process with that value (or with --job-token-file). "
-                            "Or give all --insecure (REPLICATOR_INSECURE=1), if you trust");
+  const auto way = Contains(
+      "run `export REPLICATOR_JOB_TOKEN=$(openssl rand -hex 32)` once, and start each process with that value (or with --job-token-file). "
+      "Or give all --insecure (REPLICATOR_INSECURE=1), if you trust");
   const auto start = std::chrono::steady_clock::now();
   CHECK_THROWS_WITH(Job(environment), way && Contains("process 1 has no job token, so it meets only processes of this machine, over the loopback interface; but "
-                                                       "process 0 is on another one, at 192.0.2.1 (MASTER_ADDR). To run on several machines, give all"));
+                                                      "process 0 is on another one, at 192.0.2.1 (MASTER_ADDR). To run on several machines, give all"));
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds{1});
   const auto outer = outer_address();
   if (outer.empty()) return;
