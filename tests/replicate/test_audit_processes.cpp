@@ -82,7 +82,7 @@ std::string run(int rank, int faulty, const Deployment& where, int processes = 3
 TEST_CASE("processes audit each other, and the bits stay as they are") {
   const auto expected = sound_digest();
   REQUIRE(expected.size() == 64);
-  for (const std::string transport : test::built_with_ucx ? std::vector<std::string>{"shared_memory", "ucx"} : std::vector<std::string>{"shared_memory"})
+  for (const std::string& transport : test::built_with_ucx ? std::vector<std::string>{"shared_memory", "ucx"} : std::vector<std::string>{"shared_memory"})
     for (const auto& [processes, devices] : std::vector<std::pair<int, int>>{{2, 1}, {3, 1}, {3, 2}, {2, 3}}) {
       const auto results = test::run_as_job(processes, [&](int rank) {
         auto where = of_job(devices, 1);
