@@ -6,8 +6,8 @@
 #define __CUDACC_RTC__
 
 extern "C" {
-float expf(float), logf(float), tanhf(float), sinf(float), cosf(float), floorf(float), fabsf(float), powf(float, float);
-double exp(double), log(double), tanh(double), sin(double), cos(double), floor(double), fabs(double), pow(double, double);
+float expf(float), logf(float), tanhf(float), erff(float), sinf(float), cosf(float), floorf(float), fabsf(float), powf(float, float);
+double exp(double), log(double), tanh(double), erf(double), sin(double), cos(double), floor(double), fabs(double), pow(double, double);
 }
 
 struct dim3 {
