@@ -47,6 +47,8 @@ TEST_CASE("whatever the bytes, the result is UTF-8 without control characters, a
   }
 }
 
+TEST_CASE("the lines of a DataError stay lines") { CHECK(DataError{"a.json: line 3\nIt was cut\r"}.what() == std::string{"a.json: line 3\nIt was cut\\x0d"}); }
+
 TEST_CASE("a DataError escapes and cuts what it quotes") {
   const std::string shown = DataError{"a.safetensors: tensor \"\x1b]0;owned\x07" + std::string(100000, 'n') + "\" appears twice"}.what();
   CHECK(shown.size() < 2100);

@@ -21,10 +21,10 @@ class BuildError : public Error {
 };
 
 // Unusable data. The message names the file, or the line of the step that produced the data. It may quote the data: control
-// characters are written as \x1b, say, and the middle of a message above 2,000 bytes is left out.
+// characters except line ends are written as \x1b, say, and the middle of a message above 2,000 bytes is left out.
 class DataError : public Error {
  public:
-  explicit DataError(const std::string& message) : Error{detail::printable(message, 2000)} {}
+  explicit DataError(const std::string& message) : Error{detail::printable(message, 2000, detail::LineEnds::keep)} {}
 };
 
 // A check inside a step failed. The message names the replica, the step and the line.

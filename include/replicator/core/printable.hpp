@@ -25,22 +25,29 @@ inline std::size_t utf8_length(std::string_view text) {
   return too_long || surrogate || too_large ? 0 : length;
 }
 
-// `text` with control characters (C0, DEL and C1, line ends too) and bytes that are not UTF-8 written as \x1b, say. Of a
-// text with more than `longest` bytes the middle is left out: " ... " stands there.
-inline std::string printable(std::string_view text, std::size_t longest = 255) {
+enum class LineEnds {
+  escape,
+  keep
+};
+
+// `text` with control characters (C0, DEL and C1) and bytes that are not UTF-8 written as \x1b, say. Of a text with more than
+// `longest` bytes the middle is left out: " ... " stands there.
+inline std::string printable(std::string_view text, std::size_t longest = 255, LineEnds line_ends = LineEnds::escape) {
   static constexpr char digits[] = "0123456789abcdef";
   if (text.size() > longest) {
     std::size_t first = longest - longest / 3, last = text.size() - longest / 3;
     const auto inside_character = [&](std::size_t at) { return at > 0 && at < text.size() && (text[at] & 0xC0) == 0x80; };
     for (int i = 0; i < 3 && inside_character(first); ++i) --first;
     for (int i = 0; i < 3 && inside_character(last); ++i) ++last;
-    return printable(text.substr(0, first), first) + " ... " + printable(text.substr(last), text.size() - last);
+    return printable(text.substr(0, first), first, line_ends) + " ... " + printable(text.substr(last), text.size() - last, line_ends);
   }
   std::string result;
   while (!text.empty()) {
     const std::size_t length = utf8_length(text), bytes = length == 0 ? 1 : length;
     const auto c = static_cast<unsigned char>(text[0]);
-    const bool control = length < 2 ? c < 0x20 || c >= 0x7F : c == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0;
+    const bool kept = c == '\n' && line_ends == LineEnds::keep;
+    const bool control = kept ? false : length < 2 ? c < 0x20 || c >= 0x7F
+                                                   : c == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0;
     for (std::size_t i = 0; i < bytes; ++i)
       if (control) result += {'\\', 'x', digits[static_cast<unsigned char>(text[i]) >> 4], digits[text[i] & 15]};
       else result += text[i];
