@@ -84,6 +84,7 @@ class Ucx {
   void settle(std::vector<void*> requests, Clock::time_point until);
   std::vector<void*> drop_unexpected();
   static std::uint64_t tag(int source, Slot slot);
+  void close();
   void fail(const detail::UcxAssertion& assertion);
   static void on_failure(void* peer, ucp_ep_h, ucs_status_t status) { static_cast<Peer*>(peer)->failure = status; }
 

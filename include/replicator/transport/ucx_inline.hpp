@@ -74,10 +74,16 @@ inline void Ucx::fail(const detail::UcxAssertion& assertion) {
 }
 
 inline Ucx::~Ucx() {
-  if (!assertion_.empty()) {
-    worker_.abandon();
-    return;
+  try {
+    const detail::UcxGuard guard;
+    if (assertion_.empty()) close();
+  } catch (const detail::UcxAssertion& assertion) {
+    fail(assertion);
   }
+  if (!assertion_.empty()) worker_.abandon();
+}
+
+inline void Ucx::close() {
   std::vector<void*> requests;
   for (const auto& operation : operations_) {
     if (operation.request == nullptr || UCS_PTR_IS_ERR(operation.request)) continue;
