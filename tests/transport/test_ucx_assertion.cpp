@@ -90,12 +90,12 @@ TEST_CASE("an assertion that fails while an endpoint is destroyed harms nobody")
   const auto results = run_job(2, [](Job& job) {
     auto endpoint = std::move(Ucx::create(job, {0, 1}).front());
     const auto error = exchange(*endpoint, 3, [](int) {});
-    if (job.rank() == 1) {  // a message under way, so that the endpoint has something to wait for
+    if (job.rank() == 1) {  // a message that nobody receives, so that the endpoint has something to wait for
       const auto large = endpoint->allocate(32 << 20);
       endpoint->send({large.data, large.bytes}, 0, transport::Slot{1, 0, 2});
       fails = true;
+      endpoint.reset();
     }
-    endpoint.reset();
     job.barrier();
     return error;
   });
