@@ -76,6 +76,8 @@ class Ucx {
 
   Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, const Spin& spin);
   ucp_ep_h endpoint_to(int rank);
+  template <class Request>
+  Ticket post(const Operation& operation, Request request);
   Ticket open(void* request, const Operation& operation);
   static ucs_status_t status_of(const Operation& operation);
   void check_size(const Operation& operation);

@@ -153,34 +153,35 @@ inline std::uint64_t Ucx::tag(int source, Slot slot) {
   return (static_cast<std::uint64_t>(source) << 52) | ((slot.value() >> 28) << 24) | instruction;
 }
 
-inline Ticket Ucx::send(std::span<const std::byte> out, int peer, Slot slot) try {
-  job_.check();
-  const Operation operation{nullptr, peer, false, slot.value(), out.size()};
-  if (!assertion_.empty()) return open(UCS_STATUS_PTR(UCS_ERR_CONNECTION_RESET), operation);
-  const detail::UcxGuard guard;
-  ucp_request_param_t params{};
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  params.memory_type = UCS_MEMORY_TYPE_HOST;
-  void* request = ucp_tag_send_nbx(endpoint_to(peer), out.data(), out.size(), tag(rank_, slot), &params);
-  return open(request, operation);
-} catch (const detail::UcxAssertion& assertion) {
-  fail(assertion);
-  return open(UCS_STATUS_PTR(UCS_ERR_CONNECTION_RESET), {nullptr, peer, false, slot.value(), out.size()});
+inline Ticket Ucx::send(std::span<const std::byte> out, int peer, Slot slot) {
+  return post({nullptr, peer, false, slot.value(), out.size()}, [&] {
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    params.memory_type = UCS_MEMORY_TYPE_HOST;
+    return ucp_tag_send_nbx(endpoint_to(peer), out.data(), out.size(), tag(rank_, slot), &params);
+  });
 }
 
-inline Ticket Ucx::recv(std::span<std::byte> in, int peer, Slot slot) try {
+inline Ticket Ucx::recv(std::span<std::byte> in, int peer, Slot slot) {
+  return post({nullptr, peer, true, slot.value(), in.size()}, [&] {
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    params.memory_type = UCS_MEMORY_TYPE_HOST;
+    return ucp_tag_recv_nbx(worker_.get(), in.data(), in.size(), tag(peer, slot), ~std::uint64_t{0}, &params);
+  });
+}
+
+// `request`: posts the message. After a failed assertion of UCX the ticket is that of a broken connection.
+template <class Request>
+Ticket Ucx::post(const Operation& operation, Request request) {
   job_.check();
-  const Operation operation{nullptr, peer, true, slot.value(), in.size()};
-  if (!assertion_.empty()) return open(UCS_STATUS_PTR(UCS_ERR_CONNECTION_RESET), operation);
-  const detail::UcxGuard guard;
-  ucp_request_param_t params{};
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-  params.memory_type = UCS_MEMORY_TYPE_HOST;
-  void* request = ucp_tag_recv_nbx(worker_.get(), in.data(), in.size(), tag(peer, slot), ~std::uint64_t{0}, &params);
-  return open(request, operation);
-} catch (const detail::UcxAssertion& assertion) {
-  fail(assertion);
-  return open(UCS_STATUS_PTR(UCS_ERR_CONNECTION_RESET), {nullptr, peer, true, slot.value(), in.size()});
+  if (assertion_.empty()) try {
+      const detail::UcxGuard guard;
+      return open(request(), operation);
+    } catch (const detail::UcxAssertion& assertion) {
+      fail(assertion);
+    }
+  return open(UCS_STATUS_PTR(UCS_ERR_CONNECTION_RESET), operation);
 }
 
 inline Ticket Ucx::open(void* request, const Operation& operation) {
