@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <replicator/nn/last_axes.hpp>
 #include <replicator/ops/normalisation.hpp>
 #include <replicator/resolve/replica_context.hpp>
 
@@ -27,21 +28,9 @@ template <FloatingElement T>
 Tensor<T> layer_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LayerNormOptions& options = {},
                      std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(layer_norm(replica, cast<float>(x, where), name, options, where), where);
-  const auto rank = static_cast<std::int64_t>(x.shape().rank());
-  if (options.axes < 1 || options.axes > rank || x.shape().elements() == 0)
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": layer_norm \"" + std::string{name} + "\" at " +
-                     Location{where}.text() + ": asked for the last " + std::to_string(options.axes) + " axes of " +
-                     x.any().type().text() + ": x must have so many axes, and must not be empty"};
-  replicator::detail::require_epsilon(options.epsilon, where);
-  Axes axes;
-  Shape normalised;
-  for (std::int64_t axis = rank - options.axes; axis < rank; ++axis) {
-    axes.axes.push_back(axis);
-    normalised.push_back(x.shape()[static_cast<std::size_t>(axis)]);
-  }
+  const auto [axes, normalised] = detail::last_axes(replica, x, "layer_norm", name, options.axes, options.epsilon, where);
   const auto by = moments(x, axes.kept(), where);
-  const AnyTensor scale = replicator::detail::map_at(
-      x.graph(), dtype_of<T>, where, [&](Symbol v) { return 1 / sqrt(v + options.epsilon); }, by.variance);
+  const AnyTensor scale = detail::inverse_root(by.variance, options.epsilon, where);
   if (!options.affine)
     return Tensor<T>{replicator::detail::map_at(
         x.graph(), dtype_of<T>, where, [](Symbol v, Symbol m, Symbol s) { return (v - m) * s; }, x, by.mean, scale)};

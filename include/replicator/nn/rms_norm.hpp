@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <replicator/nn/last_axes.hpp>
 #include <replicator/ops/normalisation.hpp>
 #include <replicator/resolve/replica_context.hpp>
 
@@ -26,21 +27,9 @@ template <FloatingElement T>
 Tensor<T> rms_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const RmsNormOptions& options = {},
                    std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(rms_norm(replica, cast<float>(x, where), name, options, where), where);
-  const auto rank = static_cast<std::int64_t>(x.shape().rank());
-  if (options.axes < 1 || options.axes > rank || x.shape().elements() == 0)
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": rms_norm \"" + std::string{name} + "\" at " + Location{where}.text() +
-                     ": asked for the last " + std::to_string(options.axes) + " axes of " + x.any().type().text() +
-                     ": x must have so many axes, and must not be empty"};
-  replicator::detail::require_epsilon(options.epsilon, where);
-  Axes axes;
-  Shape normalised;
-  for (std::int64_t axis = rank - options.axes; axis < rank; ++axis) {
-    axes.axes.push_back(axis);
-    normalised.push_back(x.shape()[axis]);
-  }
+  const auto [axes, normalised] = detail::last_axes(replica, x, "rms_norm", name, options.axes, options.epsilon, where);
   const auto squares = mean(x * x, axes.kept(), where);
-  const AnyTensor scale = replicator::detail::map_at(
-      x.graph(), dtype_of<T>, where, [&](Symbol v) { return 1 / sqrt(v + options.epsilon); }, squares);
+  const AnyTensor scale = detail::inverse_root(squares, options.epsilon, where);
   if (!options.affine)
     return Tensor<T>{replicator::detail::map_at(
         x.graph(), dtype_of<T>, where, [](Symbol v, Symbol s) { return v * s; }, x, scale)};
