@@ -22,6 +22,9 @@ inline Symbol log_one_plus(Symbol z) {
   return select(w == 1, z, log(w) * z / (w - 1));
 }
 
+// A sigmoid made of straight lines.
+inline Symbol sigmoid_of_lines(Symbol v) { return min(relu(v + 3), 6) / 6; }
+
 inline std::vector<TensorType> require_one_floating(std::span<const TensorType> inputs) {
   if (!is_floating(inputs[0].dtype)) throw BuildError{"found " + inputs[0].text() + ": cast it to a floating type"};
   return {inputs[0]};
@@ -130,14 +133,14 @@ Tensor<T> relu6(Tensor<T> x, std::source_location where = std::source_location::
 template <FloatingElement T>
 Tensor<T> hardsigmoid(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::map_at(
-      x.graph(), dtype_of<T>, where, [](Symbol v) { return min(relu(v + 3), 6) / 6; }, x)};
+      x.graph(), dtype_of<T>, where, detail::sigmoid_of_lines, x)};
 }
 
 // x hardsigmoid(x). Source: Howard et al., "Searching for MobileNetV3", 2019.
 template <FloatingElement T>
 Tensor<T> hardswish(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::map_at(
-      x.graph(), dtype_of<T>, where, [](Symbol v) { return v * (min(relu(v + 3), 6) / 6); }, x)};
+      x.graph(), dtype_of<T>, where, [](Symbol v) { return v * detail::sigmoid_of_lines(v); }, x)};
 }
 
 // x > 0 ? x : slope x. Source: Maas, Hannun, Ng, "Rectifier nonlinearities improve neural network acoustic models", 2013.

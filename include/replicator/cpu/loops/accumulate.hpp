@@ -41,15 +41,6 @@ template <ReduceKind kind, class T>
   else return vector_math::choose((a < b) | (b != b), b, a);
 }
 
-// The identity of a floating sum is minus zero, which leaves every number as it is.
-template <ReduceKind kind, class T>
-constexpr T identity() {
-  using Limits = std::numeric_limits<T>;
-  if constexpr (kind == ReduceKind::sum) return std::is_floating_point_v<T> ? -T(0) : T(0);
-  else if constexpr (kind == ReduceKind::min) return Limits::has_infinity ? Limits::infinity() : Limits::max();
-  else return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-}
-
 template <ReduceKind kind, class T>
 [[gnu::always_inline]] inline void accumulate_loop(void* to, const void* from, std::int64_t width, std::int64_t count) {
   T* lanes = static_cast<T*>(to);

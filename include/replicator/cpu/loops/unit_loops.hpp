@@ -9,12 +9,22 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include <replicator/core/dtype.hpp>
 #include <replicator/cpu/loops/lanes.hpp>
 #include <replicator/graph/map.hpp>
 
 namespace replicator::detail::cpu::detail {
+
+// The identity of a floating sum is minus zero, which leaves every number as it is.
+template <ReduceKind kind, class T>
+constexpr T identity() {
+  using Limits = std::numeric_limits<T>;
+  if constexpr (kind == ReduceKind::sum) return std::is_floating_point_v<T> ? -T(0) : T(0);
+  else if constexpr (kind == ReduceKind::min) return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  else return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+}
 
 // lane (+) x in the lanes of `mask`. If both are NaN, the sum is the lane's, as in add_to().
 template <ReduceKind kind>
@@ -29,14 +39,6 @@ template <ReduceKind kind>
     const __mmask16 takes = _mm512_cmp_ps_mask(a, b, before) | _mm512_cmp_ps_mask(b, b, _CMP_UNORD_Q);
     lanes = reinterpret_cast<FloatLanes>(_mm512_mask_mov_ps(a, takes & mask, b));
   }
-}
-
-template <ReduceKind kind>
-[[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes identity_lanes() {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  constexpr float value = kind == ReduceKind::sum ? -0.0f : kind == ReduceKind::min ? infinity
-                                                                                    : -infinity;
-  return reinterpret_cast<FloatLanes>(_mm512_set1_ps(value));
 }
 
 // The first `count` elements (below 16) from `from`, then zeros. Reads nothing behind them.
@@ -75,7 +77,7 @@ template <ReduceKind kind>
 template <ReduceKind kind, class Stored, int groups>
 [[gnu::target("avx512f"), gnu::always_inline]] inline float reduce_unit(const std::byte* x, std::int64_t unit) {
   constexpr std::size_t group = tile_group * sizeof(Stored);
-  FloatLanes a = identity_lanes<kind>(), b = a, c = a, d = a;  // four variables, because an array would lie in memory
+  FloatLanes a = reinterpret_cast<FloatLanes>(_mm512_set1_ps(identity<kind, float>())), b = a, c = a, d = a;  // four variables, because an array would lie in memory
   for (; unit >= groups * tile_group; unit -= groups * tile_group, x += groups * group) {
     combine_lanes<kind>(a, load_lanes(x, Stored{}), all_lanes);
     if constexpr (groups >= 2) combine_lanes<kind>(b, load_lanes(x + group, Stored{}), all_lanes);

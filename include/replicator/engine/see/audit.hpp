@@ -281,9 +281,7 @@ class Audit {
   // New values of variables that a device did not repeat, although all that they are computed from is equal.
   std::vector<Difference> differences_in_variables(const StepMoment& moment, const Seen& seen, const Seen& again) const {
     std::vector<Difference> differences;
-    std::vector<std::string> names;
-    for (const auto& name : moment.variables.names())
-      if (moment.variables.declaration(name).kind == VariableKind::mirrored) names.push_back(name);
+    const auto names = DriftCheck::mirrored(moment.variables);
     for (int team = 0; team < placement_.teams(); ++team)
       for (std::size_t v = 0; v < names.size(); ++v) {
         const auto t = static_cast<std::size_t>(team);

@@ -44,6 +44,12 @@ class DriftCheck final : public StepListener {
   }
   void failed(const StepMoment&, const std::exception_ptr&) noexcept override {}
 
+  // The names of the mirrored variables, in the order of their marks.
+  static std::vector<std::string> mirrored(const VariableStore& variables) {
+    auto names = variables.names();
+    std::erase_if(names, [&](const std::string& name) { return variables.declaration(name).kind != VariableKind::mirrored; });
+    return names;
+  }
   // The marks of a team's copies, by variable.
   static std::vector<std::uint64_t> marks_of(const VariableStore& variables, int team) {
     std::vector<std::uint64_t> marks;
@@ -73,11 +79,6 @@ class DriftCheck final : public StepListener {
     std::vector<std::uint64_t> marks;  // by variable
   };
 
-  static std::vector<std::string> mirrored(const VariableStore& variables) {
-    auto names = variables.names();
-    std::erase_if(names, [&](const std::string& name) { return variables.declaration(name).kind != VariableKind::mirrored; });
-    return names;
-  }
   std::vector<std::vector<std::uint64_t>> marks_of_teams(const VariableStore& variables) const {
     std::vector<std::vector<std::uint64_t>> marks;
     for (std::size_t team = 0; team < devices_.size(); ++team) marks.push_back(marks_of(variables, static_cast<int>(team)));
