@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times one operation of common models, forward and backward, as a step on one device.
 //   operations NAME [--seconds 0.5] [--turns yes] and the flags of a deployment
-// Prints the median microseconds, and the peak of memory beyond what the inputs take. bench/compare_operations runs all beside
-// PyTorch. --turns: see turns.hpp.
+// Prints the median microseconds of a step, and the most memory that steps took beyond the inputs. --turns is described in
+// turns.hpp. bench/compare_operations runs every operation beside PyTorch.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -32,10 +32,9 @@ struct Benchmark {
 
 // h = tanh(x[t] + h) for all t: every slice is used once.
 Tensor slices(const Tensors& in) {
-  const Tensor x = in[0];
-  const auto row = [&](std::int64_t t) { return rp::squeeze(rp::slice_axis(x, 0, t, t + 1), 0); };
-  Tensor h = rp::tanh(row(0));
-  for (std::int64_t t = 1; t < x.shape()[0]; ++t) h = rp::tanh(row(t) + h);
+  const auto rows = rp::unbind(in[0]);
+  Tensor h = rp::tanh(rows[0]);
+  for (std::size_t t = 1; t < rows.size(); ++t) h = rp::tanh(rows[t] + h);
   return h;
 }
 Benchmark depthwise(std::int64_t window) {

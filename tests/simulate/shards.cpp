@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The asynchronous regime under faults: gates of shards, the staleness bound, the protocol between clients and servers, the
-// progress of calls, the agreement to stop and the end are the library's own code, with its threads. substitutes/ replaces what
-// computes: programs, inputs and the transport.
+// The asynchronous regime under faults. These parts are the library's own code, with its threads:
+// - the gates of shards, and the bound of staleness
+// - the protocol between clients and servers
+// - the progress of calls, the agreement to stop, and the end
+// substitutes/ replaces what computes: programs, inputs and the transport.
 #include <algorithm>
 #include <cstring>
 #include <exception>

@@ -98,9 +98,12 @@ class RecurrentGates {
 
 }  // namespace detail
 
-// Gated recurrent units over x [places, batch, inputs]. The state begins as zeros, or as `first` [batch, features]. With
-// [r, z, n] the gates of the input i and of the state h:
-//   r = sigmoid(r_i + r_h), z = sigmoid(z_i + z_h), n = tanh(n_i + r n_h), h' = (1 - z) n + z h
+// Gated recurrent units over x [places, batch, inputs]. The state h begins as zeros, or as `first` [batch, features].
+// The gates r, z and n are sums of a product of the input (r_i, z_i, n_i) and one of the state (r_h, z_h, n_h):
+//   r = sigmoid(r_i + r_h)
+//   z = sigmoid(z_i + z_h)
+//   n = tanh(n_i + r n_h)
+//   h' = (1 - z) n + z h
 // Variables: <name>.weight_ih_l0 [3 features, inputs], <name>.weight_hh_l0 [3 features, features], <name>.bias_ih_l0 and
 // <name>.bias_hh_l0 [3 features], initially uniform within 1 / sqrt(features).
 // Throws BuildError where shapes do not fit.
@@ -125,9 +128,10 @@ GruResult<T> gru(ReplicaContext& replica, Tensor<T> x, std::string_view name, co
   return {stack(outputs, 0, where), h};
 }
 
-// Long short-term memory over x [places, batch, inputs]. The state begins as zeros, or as `first`. With [i, f, g, o] the sums of
-// the gates of input and hidden state:
-//   c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c')
+// Long short-term memory over x [places, batch, inputs]. The state (hidden h, cell c) begins as zeros, or as `first`.
+// The gates i, f, g and o are sums of a product of the input and one of h:
+//   c' = sigmoid(f) c + sigmoid(i) tanh(g)
+//   h' = sigmoid(o) tanh(c')
 // Variables: <name>.weight_ih_l0 [4 features, inputs], <name>.weight_hh_l0 [4 features, features], <name>.bias_ih_l0 and
 // <name>.bias_hh_l0 [4 features], initially uniform within 1 / sqrt(features).
 // Throws BuildError where shapes do not fit.
