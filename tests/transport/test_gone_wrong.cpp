@@ -4,8 +4,10 @@
 
 #include <catch2/catch.hpp>
 
+#include <chrono>
 #include <functional>
 #include <replicator/engine/placement.hpp>
+#include <replicator/job/rendezvous_client.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -66,6 +68,40 @@ TEST_CASE("half of an exchange, or one that nobody asked for, is no result: proc
   CHECK_THAT(with_process_0({gathered(0).blob(part).blob(part).finish(), gathered(1).blob({}).finish()},
                             [](Job& job) { job.exchange({}), job.exchange({}); }),
              left);
+}
+
+TEST_CASE("a process that receives the survivors and falls silent is left after the detection time, and one that shows that it lives is not") {
+  const bool beats = GENERATE(false, true);
+  const auto listener = transport::detail::listen_on(0);
+  transport::ProcessEnvironment environment;
+  environment.rank = 1;
+  environment.world_size = 2;
+  environment.master_address = "127.0.0.1";
+  environment.master_port = transport::detail::port_of(listener.get());
+  auto options = quick_options();
+  options.dead_after = std::chrono::milliseconds{400};
+  options.connect_deadline = std::chrono::milliseconds{60000};
+  bool left = false;
+  std::jthread receiver{[&] {
+    pollfd event{listener.get(), POLLIN, 0};
+    ::poll(&event, 1, 10000);
+    Link link{FileDescriptor{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}};
+    send_frame(link, FrameWriter{FrameKind::heartbeat}.finish());  // the greeting
+    await_frame(link, FrameKind::hello);
+    for (int i = 0; i < (beats ? 8 : 1); ++i) {  // "you are at the right address", and that again for 1.6 s
+      send_frame(link, FrameWriter{FrameKind::heartbeat}.finish());
+      ::usleep(200000);
+    }
+    if (beats) send_frame(link, FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").blob({}).finish());
+    for (int i = 0; i < 1000 && !beats && !left; ++i) {
+      left = !link.pump_in();
+      ::usleep(10000);
+    }
+  }};
+  const auto membership = transport::detail::RendezvousClient{environment, options}.try_connect();
+  CHECK(membership.has_value() == beats);
+  receiver.join();
+  CHECK(left == !beats);  // by the other end, which did not wait for this one to close the connection
 }
 
 TEST_CASE("a farewell to a process that has not left ends its waits") {

@@ -65,8 +65,8 @@ class RendezvousClient {
                              0};
   }
 
-  // Tries each address once, and waits options.dead_after for an answer. Returns nothing where nobody receives this
-  // process.
+  // In a regroup: tries each address once. Returns nothing where nobody receives this process, or the receiver is silent for
+  // options.dead_after.
   std::optional<Membership> try_connect() {
     const auto until = RendezvousClock::now() + options_.connect_deadline;
     silence_ = options_.dead_after;
@@ -153,7 +153,7 @@ class RendezvousClient {
         }
         if (!membership_.links.empty()) return true;
         if (!knew) continue;
-        silence_end = std::max(until, RendezvousClock::now()) + options_.dead_after;
+        silence_end = silence_ ? RendezvousClock::now() + *silence_ : std::max(until, RendezvousClock::now()) + options_.dead_after;
         attempt.last = answerer + ": process 0 is there and waits for others";
       }
       if (!good) attempt.last = answerer + ": the connection was closed";
@@ -280,7 +280,7 @@ class RendezvousClient {
   JoinRequest request_;
   std::optional<Nonce> challenge_;
   bool proven_ = false;                               // process 0 has proven that it belongs to the job, or everybody is believed
-  std::optional<std::chrono::milliseconds> silence_;  // limit of the wait for the first answer
+  std::optional<std::chrono::milliseconds> silence_;  // in a regroup: limit of every silence of the other end
   Membership membership_;
 };
 

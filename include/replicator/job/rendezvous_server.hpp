@@ -54,7 +54,7 @@ class RendezvousServer {
     auto until = RendezvousClock::now() + options_.connect_deadline;
     for (bool extended = false;;) {
       const bool late = RendezvousClock::now() >= until;
-      if (survivors_) survivors_->strike(here_, late);
+      if (survivors_) survivors_->strike(here_, late, [this] { beat(); });
       if (complete(until)) break;
       if (late && !survivors_ && !extended && newcomers_.any()) {
         // This process may have been stopped while they came. They have been greeted, and now they answer.
@@ -69,7 +69,6 @@ class RendezvousServer {
         return std::move(membership_);
       }
       report_.look([this] { return waiting_sentence(); });
-      if (late) keep_waiting();
       wait(late ? until + options_.dead_after : until);
       forget_lost();
       hear();
@@ -100,8 +99,11 @@ class RendezvousServer {
     if (survivors_->lets_majority_go_first(here_)) return now >= until + options_.dead_after;
     return now >= until || now - undecided_since_ >= options_.dead_after;
   }
-  // Tells those who are here that this process waits beyond the deadline.
-  void keep_waiting() {
+  // In a regroup: shows those who are here that this process lives. After options.dead_after of silence they meet elsewhere.
+  void beat() {
+    const auto now = RendezvousClock::now();
+    if (now < next_beat_) return;
+    next_beat_ = now + options_.dead_after / 6;
     for (auto& link : membership_.links) {
       link.push(FrameWriter{FrameKind::heartbeat}.finish());
       link.pump_out();
@@ -116,7 +118,7 @@ class RendezvousServer {
   // must not continue.
   void part_from_missing() {
     try {
-      if (!survivors_->told()) survivors_->part_from_missing(here_);
+      if (!survivors_->told()) survivors_->part_from_missing(here_, [this] { beat(); });
       hear();
       survivors_->settle(here_);
     } catch (const CommunicationError& error) {
@@ -261,6 +263,7 @@ class RendezvousServer {
   Survivors* survivors_;  // null where the job meets for the first time
   std::vector<bool> here_;
   RendezvousClock::time_point undecided_since_{};  // zero while processes are expected
+  RendezvousClock::time_point next_beat_{};
   Membership membership_;
   PendingConnections newcomers_;
   WaitReport report_;

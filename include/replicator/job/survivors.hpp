@@ -117,13 +117,15 @@ class Survivors {
   void ask(Arbiter arbiter) { arbiter_ = std::move(arbiter); }
 
   // Marks absent processes as gone: those at an address where nobody listens; with `late`, all of them. Where this part may
-  // not go on, it also looks for those that are gone: they may be dead by now, or be found again.
-  void strike(const std::vector<bool>& here, bool late) {
+  // not go on, it also looks for those that are gone: they may be dead by now, or be found again. Calls `beat` before each
+  // look, which may take half a second.
+  void strike(const std::vector<bool>& here, bool late, const std::function<void()>& beat) {
     const auto now = RendezvousClock::now();
     const bool look = now >= next_look_;
     if (look) next_look_ = now + std::chrono::milliseconds{200};
     const bool decided = awaits(here) || may_go_on(here);
     for (std::size_t r = 0; r < here.size(); ++r) {
+      beat();
       if (here[r] || parted_[r] || dead_[r] || (gone_[r] && decided)) continue;
       const int number = look ? probe(r) : ETIMEDOUT;
       if (number == ECONNREFUSED) dead_[r] = true;
@@ -150,15 +152,17 @@ class Survivors {
   }
 
   // Those who are here form the next epoch, and the absent processes are told that they are left out. Throws
-  // CommunicationError where this part of the job must not go on.
-  void part_from_missing(const std::vector<bool>& here) {
+  // CommunicationError where this part of the job must not go on. Calls `beat` before each message, which may take a second.
+  void part_from_missing(const std::vector<bool>& here, const std::function<void()>& beat) {
     if (!met_ && std::count(here.begin(), here.end(), true) == 1)
       throw CommunicationError{"none of the processes of the job came to meet process " + std::to_string(self_) + ", which they had taken in", self_};
     if (arbiter_) claim(here);
     else if (!may_go_on(here)) throw CommunicationError{minority_sentence(here), self_};
     std::vector<bool> told(here.size());
-    for (std::size_t r = 0; r < here.size(); ++r)
+    for (std::size_t r = 0; r < here.size(); ++r) {
+      beat();
       if (!here[r] && !parted_[r] && !dead_[r]) told[r] = tell(r);
+    }
     if (arbiter_) return;
     if (!epochs_.may_go_on(part_of(here), [&](std::size_t r) { return outside(r, told[r]); })) throw CommunicationError{minority_sentence(here), self_};
     epochs_.propose(part_of(here));
