@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Passes if FILE does not compile and the compiler says the file's `// EXPECT: <text>` within its first 20 lines.
+# Passes if FILE does not compile and the compiler says the file's `// EXPECT: <text>` within its first 20 lines. With
+# `// STANDARD: <c++17>` it is compiled by that standard, and the compiler must say no more than 6 lines.
 file(STRINGS "${FILE}" expect REGEX "^// EXPECT: ")
 list(LENGTH expect count)
 if(NOT count EQUAL 1)
@@ -8,8 +9,14 @@ endif()
 list(GET expect 0 expect)
 string(REGEX REPLACE "^// EXPECT: *" "" expect "${expect}")
 
+set(standard c++20)
+file(STRINGS "${FILE}" other REGEX "^// STANDARD: ")
+if(other)
+  string(REGEX REPLACE "^// STANDARD: *" "" standard "${other}")
+endif()
+
 list(TRANSFORM INCLUDES PREPEND -I)
-execute_process(COMMAND "${COMPILER}" -std=c++20 -fopenmp -fsyntax-only -fno-diagnostics-show-caret ${INCLUDES} "${FILE}"
+execute_process(COMMAND "${COMPILER}" -std=${standard} -fopenmp -fsyntax-only -fno-diagnostics-show-caret ${INCLUDES} "${FILE}"
                 RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
 if(result EQUAL 0)
   message(FATAL_ERROR "${FILE} compiles, but it must not")
@@ -31,4 +38,11 @@ string(FIND "${seen}" "${expect}" at)
 if(at LESS 0)
   message(NOTICE "${seen}")
   message(FATAL_ERROR "the first 20 lines above do not say: ${expect}")
+endif()
+if(other)
+  string(REGEX MATCHALL "\n" lines "${output}")
+  list(LENGTH lines count)
+  if(count GREATER 6)
+    message(FATAL_ERROR "the compiler says ${count} lines:\n${output}")
+  endif()
 endif()
