@@ -9,10 +9,9 @@ using namespace replicator;
 using namespace replicator::detail;
 
 TEST_CASE("a kernel environment keeps denormals where a library flushes them, and gives back what was set") {
-  constexpr unsigned flush = 0x8000 | 0x0040;
-  const unsigned before = __builtin_ia32_stmxcsr();
+  const FloatingPointMode before = floating_point_mode(), flushes = before | flush_denormals;
   const int threads = omp_get_max_threads();
-  __builtin_ia32_ldmxcsr(before | flush);
+  set_floating_point_mode(flushes);
   CHECK_THROWS_AS(cpu::self_test(), BuildError);
   {
     const cpu::KernelEnvironment environment{3};
@@ -20,8 +19,8 @@ TEST_CASE("a kernel environment keeps denormals where a library flushes them, an
     CHECK(omp_get_max_threads() == 3);
   }
   CHECK(omp_get_max_threads() == threads);
-  CHECK((__builtin_ia32_stmxcsr() & flush) == flush);
-  __builtin_ia32_ldmxcsr(before);
+  CHECK((floating_point_mode() & flush_denormals) == flush_denormals);
+  set_floating_point_mode(before);
 }
 
 }  // namespace test_environment

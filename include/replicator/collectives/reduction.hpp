@@ -8,6 +8,7 @@
 #include <cstring>
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/processor.hpp>
 #include <replicator/core/reduction.hpp>
 #include <string>
 #include <type_traits>
@@ -94,20 +95,20 @@ inline void combine_tiles(std::byte* dst, const std::byte* left, const std::byte
 }
 
 template <class Op, class T>
-[[gnu::flatten, gnu::target("avx512f")]] inline void combine_avx512(std::byte* dst, const std::byte* left,
-                                                                    const std::byte* right, std::int64_t elements) {
+[[gnu::flatten, REPLICATOR_AVX512]] inline void combine_avx512(std::byte* dst, const std::byte* left,
+                                                               const std::byte* right, std::int64_t elements) {
   combine_tiles<Op, T>(dst, left, right, elements);
 }
 template <class Op, class T>
-[[gnu::flatten, gnu::target("avx2")]] inline void combine_avx2(std::byte* dst, const std::byte* left,
-                                                               const std::byte* right, std::int64_t elements) {
+[[gnu::flatten, REPLICATOR_AVX2]] inline void combine_avx2(std::byte* dst, const std::byte* left,
+                                                           const std::byte* right, std::int64_t elements) {
   combine_tiles<Op, T>(dst, left, right, elements);
 }
 
 template <class Op, class T>
 CombineFunction choose_level() {
-  if (__builtin_cpu_supports("avx512f")) return combine_avx512<Op, T>;
-  if (__builtin_cpu_supports("avx2")) return combine_avx2<Op, T>;
+  if (has_avx512()) return combine_avx512<Op, T>;
+  if (has_avx2()) return combine_avx2<Op, T>;
   return combine_tiles<Op, T>;
 }
 
@@ -147,17 +148,17 @@ inline void divide_tiles(std::byte* values, std::int64_t elements, int divisor) 
   for (; i < elements; ++i) value[i] = divide(value[i]);
 }
 template <class T>
-[[gnu::flatten, gnu::target("avx512f")]] inline void divide_avx512(std::byte* values, std::int64_t elements, int divisor) {
+[[gnu::flatten, REPLICATOR_AVX512]] inline void divide_avx512(std::byte* values, std::int64_t elements, int divisor) {
   divide_tiles<T>(values, elements, divisor);
 }
 template <class T>
-[[gnu::flatten, gnu::target("avx2")]] inline void divide_avx2(std::byte* values, std::int64_t elements, int divisor) {
+[[gnu::flatten, REPLICATOR_AVX2]] inline void divide_avx2(std::byte* values, std::int64_t elements, int divisor) {
   divide_tiles<T>(values, elements, divisor);
 }
 template <class T>
 void divide_all(std::byte* values, std::int64_t elements, int divisor) {
-  if (__builtin_cpu_supports("avx512f")) divide_avx512<T>(values, elements, divisor);
-  else if (__builtin_cpu_supports("avx2")) divide_avx2<T>(values, elements, divisor);
+  if (has_avx512()) divide_avx512<T>(values, elements, divisor);
+  else if (has_avx2()) divide_avx2<T>(values, elements, divisor);
   else divide_tiles<T>(values, elements, divisor);
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/map.hpp>
@@ -62,11 +63,11 @@ void adam_baseline(const AdamTensors& t, const AdamConstants<float>& c, std::int
   adam_loop<loop_square_root<float, FloatVector>, decays>(t, c, n);
 }
 template <bool decays>
-[[gnu::target("avx2,fma")]] void adam_avx2(const AdamTensors& t, const AdamConstants<float>& c, std::int64_t n) {
+[[REPLICATOR_AVX2_FMA]] void adam_avx2(const AdamTensors& t, const AdamConstants<float>& c, std::int64_t n) {
   adam_loop<loop_square_root_avx2, decays>(t, c, n);
 }
 template <bool decays>
-[[gnu::target("avx512f")]] void adam_avx512(const AdamTensors& t, const AdamConstants<float>& c, std::int64_t n) {
+[[REPLICATOR_AVX512]] void adam_avx512(const AdamTensors& t, const AdamConstants<float>& c, std::int64_t n) {
   adam_loop<loop_square_root_avx512, decays>(t, c, n);
 }
 template <bool decays>

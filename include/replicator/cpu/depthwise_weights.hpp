@@ -6,14 +6,13 @@
 // share the channels and the rows of the window, so their number changes no bit.
 #pragma once
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/convolution.hpp>
 #include <replicator/cpu/image_layout.hpp>
 #include <replicator/cpu/loops/lanes.hpp>
@@ -22,11 +21,13 @@
 
 namespace replicator::detail::cpu {
 
+#if defined(__x86_64__)
+
 namespace detail {
 
 // sums[i] += dy[p] x[p + i] for `count` pixels p and i < taps. x advances by `pixel` floats per pixel, and by `tap` per i.
 template <int taps>
-[[gnu::target("avx512f")]] void add_products(FloatLanes* sums, const float* x, const float* dy, std::int64_t count, std::int64_t pixel, std::int64_t tap) {
+[[REPLICATOR_AVX512]] void add_products(FloatLanes* sums, const float* x, const float* dy, std::int64_t count, std::int64_t pixel, std::int64_t tap) {
   __m512 v[8];
   for (int i = 0; i < 8; ++i) v[i] = reinterpret_cast<__m512>(sums[i < taps ? i : 0]);
   __m512 a = v[0], b = v[1], c = v[2], d = v[3], e = v[4], f = v[5], g = v[6], h = v[7];  // in registers; an array lies in memory
@@ -82,7 +83,7 @@ class DepthwiseWeights final : public Executable {
   }
 
   // Row `kh` of the windows of 16 channels.
-  [[gnu::target("avx512f")]] void compute_row(const float* x, const float* dy, float* dw, std::int64_t block, std::int64_t kh) const {
+  [[REPLICATOR_AVX512]] void compute_row(const float* x, const float* dy, float* dw, std::int64_t block, std::int64_t kh) const {
     const std::int64_t blocks = s_.x[1] / tile_group, taps = s_.w[3];
     std::array<FloatLanes, most_row> total{}, sums;
     for (std::int64_t n = 0; n < s_.x[0]; ++n) {
@@ -139,5 +140,11 @@ inline std::unique_ptr<Executable> make_depthwise_weights(const KernelRequest& r
   if (!detail::DepthwiseWeights::takes(shapes, request.outputs[0].dtype)) return nullptr;
   return std::make_unique<detail::DepthwiseWeights>(shapes, request.threads);
 }
+
+#else
+
+inline std::unique_ptr<Executable> make_depthwise_weights(const KernelRequest&) { return nullptr; }
+
+#endif
 
 }  // namespace replicator::detail::cpu

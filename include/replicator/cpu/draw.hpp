@@ -11,6 +11,7 @@
 #include <cstring>
 #include <span>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/philox_tile.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
@@ -62,11 +63,11 @@ template <bool normal>
   draw_tile<normal>(counter, key, a, b, out);
 }
 template <bool normal>
-[[gnu::flatten, gnu::target("avx2")]] void draw_tile_avx2(PhiloxCounter counter, PhiloxKey key, double a, double b, DrawnTile& out) {
+[[gnu::flatten, REPLICATOR_AVX2]] void draw_tile_avx2(PhiloxCounter counter, PhiloxKey key, double a, double b, DrawnTile& out) {
   draw_tile<normal>(counter, key, a, b, out);
 }
 template <bool normal>
-[[gnu::flatten, gnu::target("avx512f")]] void draw_tile_avx512(PhiloxCounter counter, PhiloxKey key, double a, double b, DrawnTile& out) {
+[[gnu::flatten, REPLICATOR_AVX512]] void draw_tile_avx512(PhiloxCounter counter, PhiloxKey key, double a, double b, DrawnTile& out) {
   draw_tile<normal>(counter, key, a, b, out);
 }
 

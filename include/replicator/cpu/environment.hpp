@@ -9,6 +9,7 @@
 #include <string>
 
 #include <replicator/core/error.hpp>
+#include <replicator/core/processor.hpp>
 
 #if defined(__FAST_MATH__)
 #error "replicator promises equal bits on every placement: compile without -ffast-math (and -Ofast)"
@@ -24,9 +25,8 @@ namespace replicator::detail::cpu {
 class KernelEnvironment {
  public:
   explicit KernelEnvironment(int threads)
-      : saved_control_{__builtin_ia32_stmxcsr()}, saved_threads_{omp_get_max_threads()}, saved_dynamic_{omp_get_dynamic()} {
-    constexpr unsigned all_traps_masked = 0x1F80;  // all other fields are zero: round to nearest, no flushing
-    __builtin_ia32_ldmxcsr(all_traps_masked);
+      : saved_mode_{floating_point_mode()}, saved_threads_{omp_get_max_threads()}, saved_dynamic_{omp_get_dynamic()} {
+    set_floating_point_mode(plain_arithmetic);
     omp_set_dynamic(0);
     omp_set_num_threads(threads);
   }
@@ -35,11 +35,11 @@ class KernelEnvironment {
   ~KernelEnvironment() {
     omp_set_num_threads(saved_threads_);
     omp_set_dynamic(saved_dynamic_);
-    __builtin_ia32_ldmxcsr(saved_control_);
+    set_floating_point_mode(saved_mode_);
   }
 
  private:
-  unsigned saved_control_;
+  FloatingPointMode saved_mode_;
   int saved_threads_;
   int saved_dynamic_;
 };
@@ -49,7 +49,7 @@ namespace detail {
 // The operands are volatile, so that the compiler cannot know their values. The first function is compiled for FMA, as kernels
 // are. If it were contracted, the low part of the product would appear.
 using Unknown = const volatile double&;
-[[gnu::noinline, gnu::target("avx2,fma")]] inline double product_minus_fma(Unknown a, Unknown b, Unknown c) { return a * b - c; }
+[[gnu::noinline, REPLICATOR_AVX2_FMA]] inline double product_minus_fma(Unknown a, Unknown b, Unknown c) { return a * b - c; }
 [[gnu::noinline]] inline double product_minus(Unknown a, Unknown b, Unknown c) { return a * b - c; }
 [[gnu::noinline]] inline double reassociated(Unknown a, Unknown b) {
   const double x = a, y = b;
@@ -70,8 +70,7 @@ inline void self_test() {
   };
   const volatile double a = 1.0 + 0x1p-30, rounded = 1.0 + 0x1p-29;  // a * a is `rounded` + 2^-60
   const volatile double one = 1.0, tiny = 0x1p-60, smallest = 0x1p-1022, not_a_number = __builtin_nan("");
-  const bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  require(detail::product_minus(a, a, rounded) == 0 && (!fma || detail::product_minus_fma(a, a, rounded) == 0),
+  require(detail::product_minus(a, a, rounded) == 0 && (!has_avx2_and_fma() || detail::product_minus_fma(a, a, rounded) == 0),
           "a * b - c was contracted to one rounding", "compile every file with -ffp-contract=off (the CMake target sets it)");
   require(detail::reassociated(one, tiny) == 0 && !detail::is_number(not_a_number),
           "additions were reassociated or NaN was assumed away", "compile without -ffast-math, -Ofast and -funsafe-math-optimizations");

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/philox_tile.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
@@ -87,8 +88,8 @@ template <Distribution distribution, class T>
   fill_random<distribution>(counter, key, out, count);
 }
 template <Distribution distribution, class T>
-[[gnu::flatten, gnu::target("avx2")]] void random_avx2(PhiloxCounter counter, PhiloxKey key, T* out,
-                                                       std::int64_t count) {
+[[gnu::flatten, REPLICATOR_AVX2]] void random_avx2(PhiloxCounter counter, PhiloxKey key, T* out,
+                                                   std::int64_t count) {
   fill_random<distribution>(counter, key, out, count);
 }
 

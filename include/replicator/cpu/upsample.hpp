@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/image_layout.hpp>
 #include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/loops/parallel.hpp>
@@ -112,7 +113,7 @@ template <std::int64_t lanes, class T>
   tap_row<lanes>(v, r, plane, out);
 }
 template <std::int64_t lanes, class T>
-[[gnu::flatten, gnu::target("avx2")]] void tap_row_avx2(const TapView& v, std::int64_t r, const T* plane, T* out) {
+[[gnu::flatten, REPLICATOR_AVX2]] void tap_row_avx2(const TapView& v, std::int64_t r, const T* plane, T* out) {
   tap_row<lanes>(v, r, plane, out);
 }
 

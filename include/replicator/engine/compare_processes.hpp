@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <replicator/core/hash.hpp>
+#include <replicator/core/processor.hpp>
 #include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/collective_task.hpp>
 #include <replicator/engine/fingerprint.hpp>

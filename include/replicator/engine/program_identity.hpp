@@ -33,16 +33,4 @@ inline Digest build_digest() {
   }
 }
 
-// The instruction sets of this processor by which kernels are chosen.
-inline std::string instruction_set() {
-  __builtin_cpu_init();
-  std::string text;
-  if (__builtin_cpu_supports("avx2")) text += "avx2 ";
-  if (__builtin_cpu_supports("fma")) text += "fma ";
-  if (__builtin_cpu_supports("avx512f")) text += "avx512f ";
-  if (__builtin_cpu_supports("avx512bw")) text += "avx512bw ";
-  if (__builtin_cpu_supports("avx512vnni")) text += "avx512vnni ";
-  return text.empty() ? "baseline" : text.substr(0, text.size() - 1);
-}
-
 }  // namespace replicator::detail

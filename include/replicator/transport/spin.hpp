@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <replicator/core/processor.hpp>
 #include <replicator/devices/usable_cores.hpp>
 #include <replicator/transport/transport.hpp>
 
@@ -41,7 +42,7 @@ class Spin {
       if (look()) return true;
       if (Clock::now() >= end) return false;
       if (crowded_) ::sched_yield();
-      else __builtin_ia32_pause();
+      else pause_briefly();
     }
   }
 

@@ -17,6 +17,7 @@
 #include <replicator/collectives/connect/linked_parts.hpp>
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/processor.hpp>
 #include <replicator/devices/pages.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/world/sliced_collectives.hpp>
@@ -176,22 +177,21 @@ class World {
 
  private:
   // Other libraries may have set a flushing or rounding mode, which would make this process's sums differ. This saves and
-  // restores the mode of the SSE unit only, which does all additions here. The x87 unit would cost as much as a small call.
+  // restores the mode of the vector unit only, which does all additions here. The x87 unit would cost as much as a small call.
   class PlainArithmetic {
    public:
-    PlainArithmetic() : saved_{__builtin_ia32_stmxcsr()} {
-      if (saved_ != nearest_without_traps) __builtin_ia32_ldmxcsr(nearest_without_traps);
+    PlainArithmetic() : saved_{detail::floating_point_mode()} {
+      if (saved_ != detail::plain_arithmetic) detail::set_floating_point_mode(detail::plain_arithmetic);
     }
     PlainArithmetic(const PlainArithmetic&) = delete;
     PlainArithmetic& operator=(const PlainArithmetic&) = delete;
     // Drops the floating-point flags that were raised meanwhile.
     ~PlainArithmetic() {
-      if (__builtin_ia32_stmxcsr() != saved_) __builtin_ia32_ldmxcsr(saved_);
+      if (detail::floating_point_mode() != saved_) detail::set_floating_point_mode(saved_);
     }
 
    private:
-    static constexpr unsigned nearest_without_traps = 0x1F80;
-    unsigned saved_;
+    detail::FloatingPointMode saved_;
   };
   using BufferPlace = std::pair<std::size_t, std::size_t>;
   using Signature = std::tuple<detail::collectives::Kind, DType, Reduction, bool, int, std::int64_t, BufferPlace, BufferPlace>;

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include <replicator/core/dtype.hpp>
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/lanes.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/loops/unit_loops.hpp>
@@ -79,25 +80,31 @@ void accumulate_baseline(void* lanes, const void* rows, std::int64_t width, std:
   accumulate_loop<kind, T>(lanes, rows, width, count);
 }
 template <ReduceKind kind, class T>
-[[gnu::target("avx2")]] void accumulate_avx2(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+void fold_baseline(void* lanes, std::int64_t width, std::int64_t parts) {
+  fold_loop<kind, T>(lanes, width, parts);
+}
+template <ReduceKind kind, class T>
+[[REPLICATOR_AVX2]] void accumulate_avx2(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
   accumulate_loop<kind, T>(lanes, rows, width, count);
 }
 template <ReduceKind kind, class T>
-[[gnu::target("avx512f")]] void accumulate_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+[[REPLICATOR_AVX512]] void accumulate_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
   accumulate_loop<kind, T>(lanes, rows, width, count);
 }
+#if defined(__x86_64__)
+
 // lane += x. If both are NaN, the lane's NaN stays, however the loop is compiled. This takes assembly, because a C++ compiler may
 // exchange the operands, even those of an intrinsic.
 // clang-format off
-[[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(FloatLanes& lanes, const FloatLanes& x) { asm("vaddps %1, %0, %0" : "+v"(lanes) : "v"(x)); }
-[[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(float& lane, float x) { asm("vaddss %1, %0, %0" : "+v"(lane) : "v"(x)); }
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void add_to(FloatLanes& lanes, const FloatLanes& x) { asm("vaddps %1, %0, %0" : "+v"(lanes) : "v"(x)); }
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void add_to(float& lane, float x) { asm("vaddss %1, %0, %0" : "+v"(lane) : "v"(x)); }
 using EightFloats [[gnu::vector_size(32)]] = float;
-[[gnu::target("avx2"), gnu::always_inline]] inline void add_to_eight(EightFloats& lanes, const EightFloats& x) { asm("vaddps %1, %0, %0" : "+x"(lanes) : "x"(x)); }
-[[gnu::target("avx2"), gnu::always_inline]] inline void add_to_one(float& lane, float x) { asm("vaddss %1, %0, %0" : "+x"(lane) : "x"(x)); }
+[[REPLICATOR_AVX2, gnu::always_inline]] inline void add_to_eight(EightFloats& lanes, const EightFloats& x) { asm("vaddps %1, %0, %0" : "+x"(lanes) : "x"(x)); }
+[[REPLICATOR_AVX2, gnu::always_inline]] inline void add_to_one(float& lane, float x) { asm("vaddss %1, %0, %0" : "+x"(lane) : "x"(x)); }
 // clang-format on
 
 // Sums rows. The order of additions is accumulate_loop's. Rows of 64 lanes, the usual width, keep them in eight registers.
-[[gnu::target("avx2")]] inline void sum_avx2(void* to, const void* rows, std::int64_t width, std::int64_t count) {
+[[REPLICATOR_AVX2]] inline void sum_avx2(void* to, const void* rows, std::int64_t width, std::int64_t count) {
   float* lanes = static_cast<float*>(to);
   const float* x = static_cast<const float*>(rows);
   if (width == 64) {
@@ -128,7 +135,7 @@ using EightFloats [[gnu::vector_size(32)]] = float;
 // Sums rows of 64 lanes, the usual width. The lanes stay in four registers for all rows. The order of additions is
 // accumulate_loop's.
 template <class Stored>
-[[gnu::target("avx512f"), gnu::always_inline]] inline void sum_64_lanes(std::byte* lanes, const std::byte* x, std::int64_t count) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void sum_64_lanes(std::byte* lanes, const std::byte* x, std::int64_t count) {
   constexpr std::size_t group = tile_group * sizeof(Stored), floats = tile_group * sizeof(float);
   // Four variables, because an array would lie in memory.
   FloatLanes a = load_lanes(lanes, float{}), b = load_lanes(lanes + floats, float{});
@@ -140,12 +147,12 @@ template <class Stored>
   store_lanes(lanes, a, float{}), store_lanes(lanes + floats, b, float{});
   store_lanes(lanes + 2 * floats, c, float{}), store_lanes(lanes + 3 * floats, d, float{});
 }
-[[gnu::target("avx512f")]] inline void sum_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+[[REPLICATOR_AVX512]] inline void sum_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
   if (width != 64) return accumulate_avx512<ReduceKind::sum, float>(lanes, rows, width, count);
   sum_64_lanes<float>(static_cast<std::byte*>(lanes), static_cast<const std::byte*>(rows), count);
 }
 // The same for rows that are stored as bfloat16.
-[[gnu::target("avx512f")]] inline void sum_stored_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+[[REPLICATOR_AVX512]] inline void sum_stored_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
   const auto* x = static_cast<const std::byte*>(rows);
   if (width == 64) return sum_64_lanes<bfloat16>(static_cast<std::byte*>(lanes), x, count);
   for (; count > 0; --count) {
@@ -160,11 +167,6 @@ template <class Stored>
       add_to(*reinterpret_cast<float*>(lane), *reinterpret_cast<const bfloat16*>(x));
   }
 }
-template <ReduceKind kind, class T>
-void fold_baseline(void* lanes, std::int64_t width, std::int64_t parts) {
-  fold_loop<kind, T>(lanes, width, parts);
-}
-
 // The fold of reduce_units for one kept element; fold_baseline otherwise.
 template <ReduceKind kind>
 void fold_avx512(void* lanes, std::int64_t width, std::int64_t parts) {
@@ -172,19 +174,29 @@ void fold_avx512(void* lanes, std::int64_t width, std::int64_t parts) {
   else fold_baseline<kind, float>(lanes, width, parts);
 }
 
+template <ReduceKind kind>
+void take_float_loops(AccumulateLoops& loops, InstructionLevel level) {
+  if (level == InstructionLevel::avx512) {
+    loops.accumulate = kind == ReduceKind::sum ? &sum_avx512 : &accumulate_avx512<kind, float>;
+    if (kind == ReduceKind::sum) loops.accumulate_stored = &sum_stored_avx512;
+    loops.fold = &fold_avx512<kind>;
+    loops.reduce_units = &reduce_units<kind, float>;
+    loops.reduce_stored_units = &reduce_units<kind, bfloat16>;
+  }
+  if (level == InstructionLevel::avx2 && kind == ReduceKind::sum) loops.accumulate = &sum_avx2;
+}
+
+#else
+
+template <ReduceKind kind>
+void take_float_loops(AccumulateLoops&, InstructionLevel) {}
+
+#endif
+
 template <ReduceKind kind, class T>
 AccumulateLoops accumulate_loops_of(InstructionLevel level) {
   AccumulateLoops loops{&accumulate_baseline<kind, T>, nullptr, &fold_baseline<kind, T>, &clear_loop<kind, T>};
-  if constexpr (std::is_same_v<T, float>) {
-    if (level == InstructionLevel::avx512 && kind == ReduceKind::sum) loops.accumulate_stored = &sum_stored_avx512;
-    if (level == InstructionLevel::avx512) {
-      loops.fold = &fold_avx512<kind>;
-      loops.reduce_units = &reduce_units<kind, float>;
-      loops.reduce_stored_units = &reduce_units<kind, bfloat16>;
-    }
-    if (level == InstructionLevel::avx512) loops.accumulate = kind == ReduceKind::sum ? &sum_avx512 : &accumulate_avx512<kind, T>;
-    if (level == InstructionLevel::avx2 && kind == ReduceKind::sum) loops.accumulate = &sum_avx2;
-  }
+  if constexpr (std::is_same_v<T, float>) take_float_loops<kind>(loops, level);
   if constexpr (std::is_floating_point_v<T>) {
     if (level != InstructionLevel::baseline && loops.accumulate == &accumulate_baseline<kind, T>)
       loops.accumulate = &accumulate_avx2<kind, T>;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <replicator/core/dtype.hpp>
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/lanes.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 
@@ -25,7 +26,7 @@ struct StoredOperands {
 namespace detail {
 
 // a <= 0 ? 0 : b
-[[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes rectify_lanes(FloatLanes a, FloatLanes b) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline FloatLanes rectify_lanes(FloatLanes a, FloatLanes b) {
   return reinterpret_cast<FloatLanes>(reinterpret_cast<WordLanes>(b) & ~reinterpret_cast<WordLanes>(a <= 0));
 }
 
@@ -45,7 +46,7 @@ constexpr bool has_lanes(TileOp op, StoredOperands stored) {
 
 // Computes apply_op (tile_loops.hpp) for a group of elements.
 template <TileOp op>
-[[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes apply_lanes(FloatLanes a, [[maybe_unused]] FloatLanes b, [[maybe_unused]] FloatLanes c) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline FloatLanes apply_lanes(FloatLanes a, [[maybe_unused]] FloatLanes b, [[maybe_unused]] FloatLanes c) {
   constexpr auto scalar = static_cast<ScalarOp>(op);
   if constexpr (op == TileOp::multiply_then_add) return a * b + c;
   else if constexpr (op == TileOp::subtract_then_multiply) return (a - b) * c;
@@ -63,7 +64,7 @@ template <TileOp op>
 }
 
 template <TileOp op, class A, class B, class C, class Out>
-[[gnu::target("avx512f")]] void lanes_loop(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
+[[REPLICATOR_AVX512]] void lanes_loop(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
   constexpr std::size_t group = tile_group * sizeof(Out);
   auto* to = static_cast<std::byte*>(out);
   const std::byte *at_a = a.data, *at_b = b.data, *at_c = c.data;

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include <replicator/core/dtype.hpp>
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/lanes.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 
@@ -60,11 +61,11 @@ void convert_loop(void* out, const TileOperand& a, const TileOperand&, const Til
   convert_tile<From, To>(out, a, n);
 }
 template <class From, class To>
-[[gnu::target("avx2")]] void convert_loop_avx2(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+[[REPLICATOR_AVX2]] void convert_loop_avx2(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
   convert_tile<From, To>(out, a, n);
 }
 template <class From, class To>
-[[gnu::target("avx512f")]] void convert_loop_avx512(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+[[REPLICATOR_AVX512]] void convert_loop_avx512(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
   auto* to = static_cast<std::byte*>(out);
   const std::byte* at = a.data;
   const std::int64_t step = a.step;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
 #include <replicator/ops/pooling.hpp>
@@ -192,11 +193,11 @@ template <class Loop, std::int64_t lanes, class T>
   Loop::template run<lanes>(p, rows, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(out));
 }
 template <class Loop, std::int64_t lanes, class T>
-[[gnu::flatten, gnu::target("avx2")]] void pooling_avx2(const PooledPlanes& p, const CoveredRows& rows, const void* a, const void* b, void* out) {
+[[gnu::flatten, REPLICATOR_AVX2]] void pooling_avx2(const PooledPlanes& p, const CoveredRows& rows, const void* a, const void* b, void* out) {
   Loop::template run<lanes>(p, rows, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(out));
 }
 template <class Loop, std::int64_t lanes, class T>
-[[gnu::flatten, gnu::target("avx512f")]] void pooling_avx512(const PooledPlanes& p, const CoveredRows& rows, const void* a, const void* b, void* out) {
+[[gnu::flatten, REPLICATOR_AVX512]] void pooling_avx512(const PooledPlanes& p, const CoveredRows& rows, const void* a, const void* b, void* out) {
   Loop::template run<lanes>(p, rows, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(out));
 }
 

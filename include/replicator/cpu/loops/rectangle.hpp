@@ -3,13 +3,12 @@
 // their columns into rows.
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu {
@@ -116,26 +115,28 @@ inline void transpose_baseline(const std::byte* from, std::byte* to, const Recta
   if (other_half != 0) move_words<true>(from, to, a, other_half);
   else transpose_squares<Words4>(from, to, a, std::make_index_sequence<4>{});
 }
-[[gnu::flatten, gnu::target("avx2")]] inline void transpose_avx2(const std::byte* from, std::byte* to, const Rectangle& a, std::int64_t other_half) {
+[[gnu::flatten, REPLICATOR_AVX2]] inline void transpose_avx2(const std::byte* from, std::byte* to, const Rectangle& a, std::int64_t other_half) {
   if (other_half != 0) move_words<true>(from, to, a, other_half);
   else transpose_squares<Words8>(from, to, a, std::make_index_sequence<8>{});
 }
 
+#if defined(__x86_64__)
+
 // Loads and stores the words that the mask selects. Memory may end behind them. Words that are not selected are loaded as zero.
-[[gnu::target("avx512f"), gnu::always_inline]] inline void load_words(Words16& words, const std::byte* from, std::uint16_t mask) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void load_words(Words16& words, const std::byte* from, std::uint16_t mask) {
   words = reinterpret_cast<Words16>(_mm512_maskz_loadu_epi32(mask, from));
 }
 // Assembly, because the intrinsic takes all 32 bytes as a value and would read beyond the end.
-[[gnu::target("avx512f"), gnu::always_inline]] inline void load_halves(Words16& words, const std::byte* from, std::uint16_t mask) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void load_halves(Words16& words, const std::byte* from, std::uint16_t mask) {
   asm("vpmovzxwd %1, %0%{%2%}%{z%}"
       : "=v"(words)
       : "m"(*reinterpret_cast<const std::byte(*)[32]>(from)), "Yk"(mask));
 }
-[[gnu::target("avx512f"), gnu::always_inline]] inline void store_words(std::byte* to, const Words16& words, std::uint16_t mask) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void store_words(std::byte* to, const Words16& words, std::uint16_t mask) {
   _mm512_mask_storeu_epi32(to, mask, reinterpret_cast<__m512i>(words));
 }
 // Loads words that have their upper halves `other_half` bytes further.
-[[gnu::target("avx512f"), gnu::always_inline]] inline void load_pairs(Words16& words, const std::byte* from, std::int64_t other_half, std::uint16_t mask) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void load_pairs(Words16& words, const std::byte* from, std::int64_t other_half, std::uint16_t mask) {
   Words16 upper;
   load_halves(words, from, mask);
   load_halves(upper, from + other_half, mask);
@@ -143,8 +144,8 @@ inline void transpose_baseline(const std::byte* from, std::byte* to, const Recta
 }
 
 template <bool transposed, std::size_t... i>
-[[gnu::target("avx512f"), gnu::always_inline]] inline void move_lanes(const std::byte* from, std::byte* to, const Rectangle& a,
-                                                                      std::int64_t other_half, std::index_sequence<i...>) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void move_lanes(const std::byte* from, std::byte* to, const Rectangle& a,
+                                                                 std::int64_t other_half, std::index_sequence<i...>) {
   const auto first = [](int words) __attribute__((always_inline)) { return static_cast<std::uint16_t>((1u << words) - 1); };
   const int result_rows = transposed ? a.columns : a.rows, result_words = transposed ? a.rows : a.columns;
   const std::uint16_t loaded = first(a.columns), stored = first(result_words);
@@ -156,15 +157,22 @@ template <bool transposed, std::size_t... i>
   else ((static_cast<int>(i) < result_rows ? store_words(to + a.result_at[i], rows[i], stored) : void()), ...);
 }
 template <bool transposed>
-[[gnu::target("avx512f")]] void move_avx512(const std::byte* from, std::byte* to, const Rectangle& a, std::int64_t other_half) {
+[[REPLICATOR_AVX512]] void move_avx512(const std::byte* from, std::byte* to, const Rectangle& a, std::int64_t other_half) {
   move_lanes<transposed>(from, to, a, other_half, std::make_index_sequence<Rectangle::side>{});
 }
+
+#else
+
+template <bool transposed>
+inline constexpr RectangleMove move_avx512 = nullptr;  // no processor of this kind has that level
+
+#endif
 
 }  // namespace detail
 
 // The function for this instruction level. All levels give the same bits.
 inline RectangleMove rectangle_move(bool transposed, InstructionLevel level) {
-  if (level == InstructionLevel::avx512) return transposed ? &detail::move_avx512<true> : &detail::move_avx512<false>;
+  if (level == InstructionLevel::avx512) return transposed ? detail::move_avx512<true> : detail::move_avx512<false>;
   if (!transposed) return &detail::move_straight;
   return level == InstructionLevel::avx2 ? &detail::transpose_avx2 : &detail::transpose_baseline;
 }

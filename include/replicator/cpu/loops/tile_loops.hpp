@@ -3,8 +3,6 @@
 // 16 elements, so each element takes the same vector instructions wherever it lies.
 #pragma once
 
-#include <immintrin.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +11,7 @@
 #include <utility>
 
 #include <replicator/core/dtype.hpp>
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
 #include <replicator/graph/expression.hpp>
 #include <replicator/graph/map.hpp>
@@ -30,15 +29,15 @@ enum class InstructionLevel : std::uint8_t {
 };
 
 constexpr std::string_view name_of(InstructionLevel level) {
-  constexpr std::string_view names[] = {"x86-64", "avx2", "avx512"};
+  constexpr std::string_view names[] = {processor_name, "avx2", "avx512"};
   return names[static_cast<std::size_t>(level)];
 }
 
 // The best level that this machine has.
 inline InstructionLevel instruction_level() {
-  static const InstructionLevel level = __builtin_cpu_supports("avx512f")                                 ? InstructionLevel::avx512
-                                        : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? InstructionLevel::avx2
-                                                                                                          : InstructionLevel::baseline;
+  static const InstructionLevel level = has_avx512()         ? InstructionLevel::avx512
+                                        : has_avx2_and_fma() ? InstructionLevel::avx2
+                                                             : InstructionLevel::baseline;
   return level;
 }
 
@@ -224,11 +223,11 @@ void loop_baseline(void* out, const TileOperand& a, const TileOperand& b, const 
   tile_loop<index, T>(out, a, b, c, n);
 }
 template <std::size_t index, class T>
-[[gnu::target("avx2,fma")]] void loop_avx2(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
+[[REPLICATOR_AVX2_FMA]] void loop_avx2(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
   tile_loop<index, T>(out, a, b, c, n);
 }
 template <std::size_t index, class T>
-[[gnu::target("avx512f")]] void loop_avx512(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
+[[REPLICATOR_AVX512]] void loop_avx512(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
   tile_loop<index, T>(out, a, b, c, n);
 }
 
@@ -236,8 +235,13 @@ template <std::size_t index, class T>
 // depend on a template's parameter, because nvcc's front end refuses that.
 using FloatVector = float __attribute__((vector_size(16)));
 using DoubleVector = double __attribute__((vector_size(16)));
+#if defined(__x86_64__)
 inline FloatVector square_roots(FloatVector v) { return __builtin_ia32_sqrtps(v); }
 inline DoubleVector square_roots(DoubleVector v) { return __builtin_ia32_sqrtpd(v); }
+#else
+inline FloatVector square_roots(FloatVector v) { return vsqrtq_f32(v); }
+inline DoubleVector square_roots(DoubleVector v) { return vsqrtq_f64(v); }
+#endif
 
 template <class T, class Vector>
 void loop_square_root(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
@@ -251,12 +255,13 @@ void loop_square_root(void* out, const TileOperand& a, const TileOperand&, const
     }
 }
 
+#if defined(__x86_64__)
 // The mask of AVX-512 that selects all lanes. g++ 12 warns that an intrinsic without a mask reads an uninitialised value.
 inline constexpr __mmask16 all_lanes = 0xffff;
 
 // Square roots are correctly rounded at every width, so the bits are the same.
 using WideFloatVector = float __attribute__((vector_size(32)));
-[[gnu::target("avx2,fma")]] inline void loop_square_root_avx2(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+[[REPLICATOR_AVX2_FMA]] inline void loop_square_root_avx2(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
   auto* o = static_cast<float*>(out);
   for (std::int64_t i = 0; i < n; i += tile_group)
     for (std::int64_t j = 0; j < tile_group; j += 8) {
@@ -266,7 +271,7 @@ using WideFloatVector = float __attribute__((vector_size(32)));
       std::memcpy(o + i + j, &v, sizeof v);
     }
 }
-[[gnu::target("avx512f")]] inline void loop_square_root_avx512(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+[[REPLICATOR_AVX512]] inline void loop_square_root_avx512(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
   auto* o = static_cast<float*>(out);
   for (std::int64_t i = 0; i < n; i += tile_group) {
     __m512 v;
@@ -276,6 +281,11 @@ using WideFloatVector = float __attribute__((vector_size(32)));
   }
 }
 
+#else
+inline constexpr TileLoop loop_square_root_avx2 = &loop_square_root<float, FloatVector>;
+inline constexpr TileLoop loop_square_root_avx512 = loop_square_root_avx2;
+#endif
+
 using TileTable = std::array<TileLoop, tile_ops>;
 
 template <std::size_t index, class T, InstructionLevel level>
@@ -284,8 +294,8 @@ constexpr TileLoop tile_loop_of() {
   constexpr bool pair = index >= static_cast<std::size_t>(TileOp::first_pair);
   if constexpr (op <= ScalarOp::constant || (std::is_integral_v<T> && needs_floating(op)) || (pair && !std::is_same_v<T, float>))
     return nullptr;
-  else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx512) return &loop_square_root_avx512;
-  else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx2) return &loop_square_root_avx2;
+  else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx512) return loop_square_root_avx512;
+  else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx2) return loop_square_root_avx2;
   else if constexpr (op == ScalarOp::square_root)
     return &loop_square_root<T, std::conditional_t<std::is_same_v<T, float>, FloatVector, DoubleVector>>;
   else if constexpr (level == InstructionLevel::avx512) return &loop_avx512<index, T>;

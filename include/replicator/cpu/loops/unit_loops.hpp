@@ -3,8 +3,6 @@
 // combination is that of accumulate_loop and fold_loop, so the bits are theirs too.
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,6 +10,7 @@
 #include <type_traits>
 
 #include <replicator/core/dtype.hpp>
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/lanes.hpp>
 #include <replicator/graph/map.hpp>
 
@@ -26,9 +25,11 @@ constexpr T identity() {
   else return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
 }
 
+#if defined(__x86_64__)
+
 // lane (+) x in the lanes of `mask`. If both are NaN, the sum is the lane's, as in add_to().
 template <ReduceKind kind>
-[[gnu::target("avx512f"), gnu::always_inline]] inline void combine_lanes(FloatLanes& lanes, FloatLanes x, __mmask16 mask) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void combine_lanes(FloatLanes& lanes, FloatLanes x, __mmask16 mask) {
   if constexpr (kind == ReduceKind::sum) {
     asm("vaddps %1, %0, %0%{%2%}"
         : "+v"(lanes)
@@ -43,7 +44,7 @@ template <ReduceKind kind>
 
 // The first `count` elements (below 16) from `from`, then zeros. Reads nothing behind them.
 template <class Stored>
-[[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes load_some(const std::byte* from, std::int64_t count, __mmask16 mask) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline FloatLanes load_some(const std::byte* from, std::int64_t count, __mmask16 mask) {
   if constexpr (sizeof(Stored) == sizeof(float)) return reinterpret_cast<FloatLanes>(_mm512_maskz_loadu_ps(mask, from));
   std::byte group[tile_group * sizeof(Stored)]{};
   std::memcpy(group, from, static_cast<std::size_t>(count) * sizeof(Stored));
@@ -52,7 +53,7 @@ template <class Stored>
 
 // Combines the last elements of a row, `left` of them or as many as there are lanes.
 template <ReduceKind kind, class Stored>
-[[gnu::target("avx512f"), gnu::always_inline]] inline void combine_rest(FloatLanes& lanes, const std::byte* x, std::int64_t left) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void combine_rest(FloatLanes& lanes, const std::byte* x, std::int64_t left) {
   if (left <= 0) return;
   if (left >= tile_group) return combine_lanes<kind>(lanes, load_lanes(x, Stored{}), all_lanes);
   const auto mask = static_cast<__mmask16>((1u << left) - 1);
@@ -61,7 +62,7 @@ template <ReduceKind kind, class Stored>
 
 // A balanced tree over 16 lanes.
 template <ReduceKind kind>
-[[gnu::target("avx512f"), gnu::always_inline]] inline float fold_group(FloatLanes lanes) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline float fold_group(FloatLanes lanes) {
   auto v = reinterpret_cast<__m512>(lanes);
   combine_lanes<kind>(lanes, reinterpret_cast<FloatLanes>(_mm512_maskz_shuffle_f32x4(all_lanes, v, v, 0x4E)), all_lanes);  // lane j and j + 8
   v = reinterpret_cast<__m512>(lanes);
@@ -75,7 +76,7 @@ template <ReduceKind kind>
 
 // One row of `unit` elements by `groups` groups of 16 lanes.
 template <ReduceKind kind, class Stored, int groups>
-[[gnu::target("avx512f"), gnu::always_inline]] inline float reduce_unit(const std::byte* x, std::int64_t unit) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline float reduce_unit(const std::byte* x, std::int64_t unit) {
   constexpr std::size_t group = tile_group * sizeof(Stored);
   FloatLanes a = reinterpret_cast<FloatLanes>(_mm512_set1_ps(identity<kind, float>())), b = a, c = a, d = a;  // four variables, because an array would lie in memory
   for (; unit >= groups * tile_group; unit -= groups * tile_group, x += groups * group) {
@@ -99,7 +100,7 @@ template <ReduceKind kind, class Stored, int groups>
 
 // Reduces `count` rows of `unit` elements that lie one behind the other, with 16, 32 or 64 lanes.
 template <ReduceKind kind, class Stored>
-[[gnu::target("avx512f")]] void reduce_units(float* results, const std::byte* x, std::int64_t unit, std::int64_t count, std::int64_t lanes) {
+[[REPLICATOR_AVX512]] void reduce_units(float* results, const std::byte* x, std::int64_t unit, std::int64_t count, std::int64_t lanes) {
   const std::size_t bytes = static_cast<std::size_t>(unit) * sizeof(Stored);
   for (std::int64_t i = 0; i < count; ++i, x += bytes)
     results[i] = lanes == 64 ? reduce_unit<kind, Stored, 4>(x, unit) : lanes == 32 ? reduce_unit<kind, Stored, 2>(x, unit)
@@ -108,10 +109,12 @@ template <ReduceKind kind, class Stored>
 
 // fold_loop for one kept element.
 template <ReduceKind kind>
-[[gnu::target("avx512f")]] void fold_unit(float* lanes, std::int64_t count) {
+[[REPLICATOR_AVX512]] void fold_unit(float* lanes, std::int64_t count) {
   const auto* x = reinterpret_cast<const std::byte*>(lanes);
   *lanes = count == 64 ? reduce_unit<kind, float, 4>(x, 64) : count == 32 ? reduce_unit<kind, float, 2>(x, 32)
                                                                           : reduce_unit<kind, float, 1>(x, 16);
 }
+
+#endif
 
 }  // namespace replicator::detail::cpu::detail

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/fingerprint.hpp>
 #include <replicator/engine/replay/recording.hpp>

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/fingerprint.hpp>
 #include <replicator/engine/replay/recording.hpp>

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/all_variables.hpp>
 #include <replicator/engine/fingerprint.hpp>
