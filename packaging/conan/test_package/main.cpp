@@ -1,0 +1,1 @@
+../../../examples/find_package/main.cpp
