@@ -4,13 +4,13 @@
 
 # Patterns of included headers and file names, each with the library they need.
 set(replicator_include_needs
-  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cublas" cublaslt  "^cudnn" cudnn  "^nvrtc" nvrtc
+  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^mpi\\.h$" mpi  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cublas" cublaslt  "^cudnn" cudnn  "^nvrtc" nvrtc
   "^replicator/with/onednn" onednn  "^replicator/with/ucx" ucx  "^replicator/with/pmix" pmix
   "^replicator/with/jpeg" jpeg
   "^(cuda_runtime|cuda_|nvtx3/)|\\.cuh$" cuda
   "^catch2/" catch2  "^rapidcheck" rapidcheck  "^CLI/" cli11  "^nlohmann/" json  "^benchmark/" benchmark  "^zlib\\.h$" zlib
   "^replicator/replicator_c\\.h$" c)
-set(replicator_name_needs onednn onednn  ucx ucx  pmix pmix  jpeg jpeg  cuda cuda  "\\.cuh?$" cuda)
+set(replicator_name_needs onednn onednn  ucx ucx  pmix pmix  _mpi mpi  jpeg jpeg  cuda cuda  "\\.cuh?$" cuda)
 
 # replicator_includes(<file> <variable>): the file and everything it includes from this project, directly or not.
 function(replicator_includes file out)
