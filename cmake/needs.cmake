@@ -143,7 +143,7 @@ replicator_find_tool(zlib ZLIB::ZLIB zlib1g-dev)
 # drops unused libraries.
 add_library(replicator-everything INTERFACE)
 target_link_libraries(replicator-everything INTERFACE replicator::replicator)
-foreach(component onednn ucx pmix jpeg mujoco egl)
+foreach(component onednn ucx pmix mpi jpeg mujoco egl)
   target_link_libraries(replicator-everything INTERFACE $<TARGET_NAME_IF_EXISTS:replicator::${component}>)
 endforeach()
 target_link_options(replicator-everything INTERFACE LINKER:--as-needed)
