@@ -5,7 +5,7 @@
 #
 # defines the target replicator::<name>, which links replicator::replicator. If the component is missing, it sets
 # replicator_<name>_NOT_FOUND_MESSAGE to the reason in the caller's scope.
-set(replicator_components onednn ucx pmix jpeg mujoco egl cuda cublaslt cudnn nvrtc compiled c)
+set(replicator_components onednn ucx pmix mpi jpeg mujoco egl cuda cublaslt cudnn nvrtc compiled c)
 
 set(REPLICATOR_CUDA_FOLDERS "" CACHE STRING "Folders with include/ and lib/ of NVIDIA's libraries, beside the CUDA toolkit's, as Python's packages have")
 mark_as_advanced(REPLICATOR_CUDA_FOLDERS)
@@ -22,6 +22,8 @@ function(replicator_find_component name)
   elseif(name STREQUAL "pmix")
     replicator_find_library(pmix HEADER pmix.h LIBRARIES pmix PACKAGE libpmix-dev
                             HINTS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2)
+  elseif(name STREQUAL "mpi")
+    replicator_find_mpi()
   elseif(name STREQUAL "jpeg")
     replicator_find_library(jpeg HEADER turbojpeg.h LIBRARIES turbojpeg PACKAGE libturbojpeg0-dev)
   elseif(name STREQUAL "mujoco")
@@ -105,6 +107,18 @@ function(replicator_find_onednn)
   endif()
   replicator_find_library(onednn HEADER dnnl.h LIBRARIES dnnl PACKAGE libdnnl-dev)
   set(reason "${reason}" PARENT_SCOPE)
+endfunction()
+
+# For programs that call MPI_Init themselves (job/mpi.hpp). Jobs of mpirun alone need PMIx, not MPI.
+function(replicator_find_mpi)
+  set(MPI_CXX_SKIP_MPICXX TRUE)
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(NOT TARGET MPI::MPI_CXX)
+    set(reason "no MPI found (Debian: libopenmpi-dev or libmpich-dev)" PARENT_SCOPE)
+    return()
+  endif()
+  add_library(replicator::mpi INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(replicator::mpi INTERFACE replicator::replicator MPI::MPI_CXX)
 endfunction()
 
 # The static runtime is CMake's default for CUDA programs; two runtimes in one program would not share their state.

@@ -4,13 +4,13 @@
 
 # Patterns of included headers and file names, each with the library they need.
 set(replicator_include_needs
-  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cublas" cublaslt  "^cudnn" cudnn  "^nvrtc" nvrtc
+  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^mpi\\.h$" mpi  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cublas" cublaslt  "^cudnn" cudnn  "^nvrtc" nvrtc
   "^replicator/with/onednn" onednn  "^replicator/with/ucx" ucx  "^replicator/with/pmix" pmix
   "^replicator/with/jpeg" jpeg
   "^(cuda_runtime|cuda_|nvtx3/)|\\.cuh$" cuda
   "^catch2/" catch2  "^rapidcheck" rapidcheck  "^CLI/" cli11  "^nlohmann/" json  "^benchmark/" benchmark  "^zlib\\.h$" zlib
   "^replicator/replicator_c\\.h$" c)
-set(replicator_name_needs onednn onednn  ucx ucx  pmix pmix  jpeg jpeg  cuda cuda  "\\.cuh?$" cuda)
+set(replicator_name_needs onednn onednn  ucx ucx  pmix pmix  _mpi mpi  jpeg jpeg  cuda cuda  "\\.cuh?$" cuda)
 
 # replicator_includes(<file> <variable>): the file and everything it includes from this project, directly or not.
 function(replicator_includes file out)
@@ -143,7 +143,7 @@ replicator_find_tool(zlib ZLIB::ZLIB zlib1g-dev)
 # drops unused libraries.
 add_library(replicator-everything INTERFACE)
 target_link_libraries(replicator-everything INTERFACE replicator::replicator)
-foreach(component onednn ucx pmix jpeg mujoco egl)
+foreach(component onednn ucx pmix mpi jpeg mujoco egl)
   target_link_libraries(replicator-everything INTERFACE $<TARGET_NAME_IF_EXISTS:replicator::${component}>)
 endforeach()
 target_link_options(replicator-everything INTERFACE LINKER:--as-needed)

@@ -111,7 +111,8 @@ class Host {
   // Checks the flags, and that each process gets a replica, before it waits for any other process. Throws BuildError.
   static transport::ProcessEnvironment environment(const Deployment& deployment) {
     require_valid(deployment);
-    const auto found = transport::find_environment({deployment.job_token_file, deployment.interface, deployment.connect_deadline, deployment.insecure});
+    const auto found = deployment.processes ? deployment.processes->environment()
+                                            : transport::find_environment({deployment.job_token_file, deployment.interface, deployment.connect_deadline, deployment.insecure});
     if (deployment.replicas < found.world_size)
       throw BuildError{"the job has " + std::to_string(found.world_size) + " processes, but there are only " + std::to_string(deployment.replicas) +
                        " replica(s), and every process needs one: raise --replicas or start fewer processes"};

@@ -35,15 +35,6 @@ inline void check_pmix(pmix_status_t status, const char* what) {
                              -1};
 }
 
-// The addresses at which other hosts may reach this one, comma-separated, the loopback address last. `interface`: as in
-// ProcessEnvironment.
-inline std::string own_addresses(const std::string& interface) {
-  std::string result;
-  for (const auto& entry : interface.empty() ? interface_addresses() : addresses_of(interface))
-    if (!interface.empty() || (!entry.loopback && !entry.address.link_local())) result += entry.address.text() + ",";
-  return interface.empty() ? result + "127.0.0.1" : result;
-}
-
 // A connection to the launcher.
 class PmixSession {
  public:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <replicator/core/error.hpp>
+#include <replicator/core/processes.hpp>
 #include <replicator/devices/kernel_choice.hpp>
 #include <replicator/replicate/checkpoint_options.hpp>
 #include <replicator/replicate/deployment_flags.hpp>
@@ -50,6 +51,7 @@ struct Deployment {
   int input_threads = 0;                       // threads that decode input; 0: as many as usable_cores
   SeeOptions see = {};                         // traces, reports and files about the steps
   CheckpointOptions checkpoint = {};           // when and where checkpoints are written
+  std::optional<Processes> processes = {};     // of the job, where the program knows them: processes_of(MPI_Comm); none: from the launcher or the variables
   std::vector<std::string> remaining = {};     // the arguments that are no flags of the deployment, in order, without the program's name
 
   // Reads its own flags from the command line and puts the other arguments into `remaining`. Throws BuildError for

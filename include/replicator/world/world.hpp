@@ -17,6 +17,7 @@
 #include <replicator/collectives/connect/linked_parts.hpp>
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/processes.hpp>
 #include <replicator/core/processor.hpp>
 #include <replicator/devices/pages.hpp>
 #include <replicator/job/job.hpp>
@@ -60,6 +61,8 @@ class World {
   // Meets the other processes. It finds them through RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, a launcher that the
   // program knows (PMIx), or srun. Without any of these the process is alone. Throws BuildError or CommunicationError.
   explicit World(const WorldOptions& options = {}) : World{detail::transport::find_environment(), options} {}
+  // The same, with processes that the program knows: World{processes_of(comm)} in a program that has called MPI_Init.
+  explicit World(const Processes& processes, const WorldOptions& options = {}) : World{processes.environment(), options} {}
   World(const detail::transport::ProcessEnvironment& environment, const WorldOptions& options)
       : options_{checked(options)},
         job_{environment, job_options(options_)},

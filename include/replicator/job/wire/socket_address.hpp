@@ -122,4 +122,13 @@ inline std::vector<InterfaceAddress> addresses_of(const std::string& choice) {
   return chosen;
 }
 
+// The addresses at which other hosts may reach this one, comma-separated, the loopback address last. `interface`: as in
+// ProcessEnvironment.
+inline std::string own_addresses(const std::string& interface) {
+  std::string result;
+  for (const auto& entry : interface.empty() ? interface_addresses() : addresses_of(interface))
+    if (!interface.empty() || (!entry.loopback && !entry.address.link_local())) result += entry.address.text() + ",";
+  return interface.empty() ? result + "127.0.0.1" : result;
+}
+
 }  // namespace replicator::detail::transport::detail
