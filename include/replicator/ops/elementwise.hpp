@@ -54,8 +54,8 @@ Tensor<T> unary(detail::ScalarOp op, Tensor<T> x, Location where) {
 }  // namespace detail
 
 // y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons,
-// && || !, numbers, and abs sign sqrt exp log tanh sin cos floor relu min max pow fma select (without std::). It is differentiable to
-// any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
+// && || !, numbers, and abs sign sqrt exp log tanh erf sin cos floor ceil relu min max pow fma select (without std::), and % for
+// integers. It is differentiable to any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
 //   auto y = rp::map([](auto a, auto b) { return a * exp(-b); }, x0, x1);
 template <class F, Element T, class... More>
 struct map : Tensor<T> {
@@ -125,6 +125,12 @@ template <FloatingElement T>
 Tensor<T> floor(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(detail::ScalarOp::floor, x, where);
 }
+// The smallest whole number that is not below x. Its derivative is 0.
+template <FloatingElement T>
+Tensor<T> ceil(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::map_at(
+      x.graph(), dtype_of<T>, where, [](Symbol a) { return ceil(a); }, x.any())};
+}
 // max(x, 0). A NaN stays, and the derivative at 0 is 0. Under rp::mixed_precision the result is rounded.
 template <Element T>
 Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::current()) {
@@ -154,6 +160,11 @@ Tensor<T> maximum(Tensor<T> a, std::type_identity_t<T> b, std::source_location w
 template <FloatingElement T>
 Tensor<T> pow(Tensor<T> a, double exponent, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(detail::ScalarOp::power, a.any(), exponent, where)};
+}
+// The same with an exponent for each element.
+template <FloatingElement T>
+Tensor<T> pow(Tensor<T> a, Tensor<T> exponent, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{apply(detail::ScalarOp::power, {a.any(), exponent.any()}, where)};
 }
 
 // condition ? yes : no, element by element; all three broadcast. `yes` or `no` may be a number. Each receives the gradient where it was taken.
