@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Passes if FILE does not compile and the compiler says the file's `// EXPECT: <text>` within its first 20 lines.
+# Passes if FILE does not compile and the compiler says the file's `// EXPECT: <text>` within its first 20 lines, and nowhere the
+# text of a line `// NEVER: <text>`.
 file(STRINGS "${FILE}" expect REGEX "^// EXPECT: ")
 list(LENGTH expect count)
 if(NOT count EQUAL 1)
@@ -31,4 +32,13 @@ string(FIND "${seen}" "${expect}" at)
 if(at LESS 0)
   message(NOTICE "${seen}")
   message(FATAL_ERROR "the first 20 lines above do not say: ${expect}")
+endif()
+
+file(STRINGS "${FILE}" never REGEX "^// NEVER: ")
+if(never)
+  string(REGEX REPLACE "^// NEVER: *" "" never "${never}")
+  string(FIND "${output}" "${never}" at)
+  if(NOT at LESS 0)
+    message(FATAL_ERROR "the compiler also says: ${never}")
+  endif()
 endif()

@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <replicator/core/parameters_fit.hpp>
 #include <replicator/graph/symbol.hpp>
 #include <replicator/graph/tensor.hpp>
 #include <replicator/ops/mixed_precision.hpp>
@@ -27,7 +28,11 @@ detail::Expression record(F& f, DType compute, std::index_sequence<I...>) {
   e.compute = compute;
   e.inputs = sizeof...(I);
   constexpr bool takes_symbols = requires(const std::uint16_t* input) { std::invoke(f, Symbol{e, input[I]}...); };
-  static_assert(takes_symbols, "a functor given to rp::map must take an rp::Symbol for each tensor: write [](auto a, auto b) for two");
+  constexpr bool fits = takes_symbols || parameters_fit<F, decltype(Symbol{e, std::uint16_t{I}})...>();
+  static_assert(fits, "a functor given to rp::map must take an rp::Symbol for each tensor: write [](auto a, auto b) for two");
+  static_assert(takes_symbols || !fits,
+                "a functor given to rp::map calls a function that takes no rp::Symbol; an error above names it. Use abs sign sqrt exp log tanh erf sin cos "
+                "floor ceil relu min max pow fma select, without std::, or write it in terms of them");
   if constexpr (takes_symbols) {
     const std::uint16_t inputs[] = {e.input(I)...};
     const auto result = std::invoke(f, Symbol{e, inputs[I]}...);
