@@ -193,7 +193,8 @@ double validate(rp::Replicator& repl, const Options& o, const Text& text) {
 // letter. Every replica draws a letter; that of replica 0 is broadcast, so all write the same text.
 std::string write(rp::Replicator& repl, const Options& o, const Text& text) {
   const rp::Array<std::int32_t> prompt{{1, o.context}, std::span{text.unseen}.first(static_cast<std::size_t>(o.context))};
-  const auto temperatures = [&](const rp::InputContext&) {
+  const auto temperatures = [&](const rp::InputContext& ctx) {
+    ctx.same_on_all_replicas();
     return rp::data::from_generator([&](std::int64_t) { return rp::Array<float>{{}, {static_cast<float>(o.temperature)}}; });
   };
   auto step = repl.replicate(

@@ -26,9 +26,11 @@
 #include <replicator/models/resnet.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/ops/ops.hpp>
+#include <replicator/replicate/check_gradients.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/replicate/report_on_signal.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
+#include <replicator/replicate/summary.hpp>
 #include <replicator/replicate/train_loop.hpp>
 #include <replicator/replicate/weights.hpp>
 #include <replicator/resolve/all_to_all.hpp>

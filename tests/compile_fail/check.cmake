@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Passes if FILE does not compile and the compiler says the file's `// EXPECT: <text>` within its first 20 lines. With
-# `// STANDARD: <c++17>` it is compiled by that standard, and the compiler must say no more than 6 lines.
+# Passes if FILE does not compile and the compiler says the file's `// EXPECT: <text>` within its first 20 lines, and nowhere the
+# text of a line `// NEVER: <text>`. `// STANDARD: <c++17>` chooses another standard than C++20.
 file(STRINGS "${FILE}" expect REGEX "^// EXPECT: ")
 list(LENGTH expect count)
 if(NOT count EQUAL 1)
@@ -39,10 +39,12 @@ if(at LESS 0)
   message(NOTICE "${seen}")
   message(FATAL_ERROR "the first 20 lines above do not say: ${expect}")
 endif()
-if(other)
-  string(REGEX MATCHALL "\n" lines "${output}")
-  list(LENGTH lines count)
-  if(count GREATER 6)
-    message(FATAL_ERROR "the compiler says ${count} lines:\n${output}")
+
+file(STRINGS "${FILE}" never REGEX "^// NEVER: ")
+if(never)
+  string(REGEX REPLACE "^// NEVER: *" "" never "${never}")
+  string(FIND "${output}" "${never}" at)
+  if(NOT at LESS 0)
+    message(FATAL_ERROR "the compiler also says: ${never}")
   endif()
 endif()

@@ -235,6 +235,26 @@ TEST_CASE("a variable asked for with two shapes names both lines") {
                              ": give the two different names or the same type");
 }
 
+TEST_CASE("a variable asked for with two initialisers names both lines") {
+  Where first;
+  const auto asked = [&](Initializer one, Initializer other) {
+    return mistake([&](T x, T, Where& at) {
+      ReplicaContext replica{x.graph()};
+      first = Where::current(), replica.variable<float>("w", {2}, one);
+      at = Where::current(), replica.variable<float>("w", {2}, other);
+    });
+  };
+  const auto values = [](float a, float b) { return Initializer::value(Array<float>{{2}, {a, b}}.any()); };
+  const auto found = asked(Initializer::normal(0, 0.02), Initializer::uniform(-0.5, 0.5));
+  CHECK(found.message == "the variable \"w\" was asked for as uniform from -0.5 to 0.5 at " + found.line +
+                             ", but it was declared as normal with mean 0 and standard deviation 0.02 at " + Location{first}.text() +
+                             ": give the two different names or the same initialiser");
+  CHECK_THAT(asked(values(1, 2), values(1, 3)).message, Catch::Contains("asked for as the values of another array at "));
+  CHECK_THAT(asked(values(1, 2), Initializer::ones()).message, Catch::Contains("was declared as the values of an array at "));
+  CHECK(asked(values(1, 2), values(1, 2)).message.empty());
+  CHECK(asked(Initializer::constant(1), Initializer::ones()).message.empty());
+}
+
 TEST_CASE("a tensor of another replica's graph") {
   Graph other{0, 2};
   const T stranger{other.tensor(other.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4, 2}}}, {}, {}}))};

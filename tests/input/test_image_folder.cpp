@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/told.hpp"
 #include "temporary_folder.hpp"
 
 namespace test_image_folder {
@@ -45,6 +46,17 @@ TEST_CASE("a folder that does not look like one of images is refused with the la
   folder.write("cat/1.jpg");
   folder.write("dog/1.gif");
   refused(folder.path(), "\"dog\" has no JPEG files");
+}
+
+TEST_CASE("pictures of other formats are skipped, which one line says for each folder") {
+  const TemporaryFolder folder, output;
+  for (const auto* name : {"cat/1.jpg", "cat/b.PNG", "cat/a.webp", "dog/sub/3.gif", "dog/2.jpeg", "dog/labels.txt"}) folder.write(name);
+  const auto scanned = [&] {
+    for (int replica = 0; replica < 3; ++replica) CHECK(data::image_folder(folder.path()).images() == 2);
+  };
+  CHECK(test::told(output, scanned) == "replicator: " + folder.path() +
+                                           ": skipped 3 picture(s) that are no .jpg or .jpeg files, \"cat/a.webp\" for instance: convert them, or move "
+                                           "them elsewhere\n");
 }
 
 TEST_CASE("a picture that is a link to nowhere is refused, not left out") {

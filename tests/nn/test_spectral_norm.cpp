@@ -78,7 +78,7 @@ Found run(const Array<double>& weight, const Array<double>& u, const Array<doubl
   ReplicaContext replica{graph};
   const auto w = input(graph, weight, 0);
   const auto y = nn::spectral_norm(replica, w, "w", options);
-  const auto after = replica.variable<double>("w_u", u.shape(), Initializer::zeros(), {VariableKind::mirrored, false});
+  const auto after = replica.variable<double>("w_u", u.shape(), Initializer::normal(0, 1), {VariableKind::mirrored, false});
   const auto slope = gradient(y * constant(graph, weighting), w);
   const Value wanted[] = {y.any().value(), after.read().any().value(), slope.any().value()};
   auto found = evaluate(graph, wanted, std::vector{weight.any()}, {.variables = {{"w_u", u.any()}}});

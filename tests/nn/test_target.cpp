@@ -53,7 +53,7 @@ TEST_CASE("no gradient passes from a target to its network, in a step that makes
     const auto network = [&] { return replica.variable<float>("net.w", {2}, Initializer::ones()); };
     network().read();
     nn::update_targets(replica, "net", 2);
-    const auto difference = network().read() - replica.variable<float>("target.net.w", {2}, Initializer::zeros(), {.trainable = false}).read() * 0.5f;
+    const auto difference = network().read() - replica.variable<float>("target.net.w", {2}, Initializer::ones(), {.trainable = false}).read() * 0.5f;
     const auto gradient = nn::variable_gradients(sum(difference * difference), std::vector{network()})[0];
     EvaluateOptions options;
     options.context.step = step;

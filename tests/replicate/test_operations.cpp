@@ -3,8 +3,12 @@
 // placement.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include <replicator/data/generator.hpp>
 #include <replicator/nn/conv_transpose2d.hpp>
@@ -81,6 +85,19 @@ TEST_CASE(
 
 TEST_CASE("the same operations keep their bits on any placement of devices with two threads") {
   CHECK(train(1, 2).digest == train(3, 2).digest);
+}
+
+TEST_CASE("the remainder by zero is the first operand, and of the lowest integer by -1 it is 0") {
+  Replicator repl{test::on_devices(1, 1)};
+  auto step = repl.replicate([](ReplicaContext& replica) {
+    const auto a = constant(replica, Array<std::int32_t>{{4}, {5, -5, std::numeric_limits<std::int32_t>::min(), -7}});
+    const auto b = constant(replica, Array<std::int32_t>{{4}, {0, 0, -1, 4}});
+    return std::tuple{a % b, map([](auto x, auto y) { return x % y; }, a, b)};
+  });
+  const auto [written, mapped] = step.step();
+  const std::vector<std::int32_t> expected{5, -5, 0, -3};
+  CHECK(std::equal(expected.begin(), expected.end(), written[0].begin()));
+  CHECK(std::equal(expected.begin(), expected.end(), mapped[0].begin()));
 }
 
 }  // namespace test_operations

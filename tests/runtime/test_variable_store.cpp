@@ -158,11 +158,13 @@ TEST_CASE("declaring again finds the variable with its value, another type or ki
   store.declare(declaration("w", Initializer::zeros(), {3}));
   CHECK(floats(store.value("w", 0)) == std::vector<float>{1, 2, 3});
   CHECK_THROWS_WITH(store.declare(declaration("w", Initializer::zeros(), {4})),
-                    "the variable \"w\" is mirrored float32[4] at train.cpp:12, but mirrored float32[3] at "
-                    "train.cpp:12: give the two different names or the "
-                    "same type");
+                    "the variable \"w\" was asked for as mirrored float32[4] at train.cpp:12, but it was declared as mirrored float32[3] at "
+                    "train.cpp:12: give the two different names or the same type");
   CHECK_THROWS_WITH(store.declare(declaration("w", Initializer::zeros(), {3}, VariableKind::replica_local)),
-                    Catch::Contains("is replica_local float32[3] at train.cpp:12, but mirrored float32[3]"));
+                    Catch::Contains("was asked for as replica_local float32[3] at train.cpp:12, but it was declared as mirrored float32[3]"));
+  CHECK_THROWS_WITH(store.declare(declaration("w", Initializer::ones(), {3})),
+                    "the variable \"w\" was asked for as constant 1 at train.cpp:12, but it was declared as constant 0 at train.cpp:12: give the two "
+                    "different names or the same initialiser");
 }
 
 TEST_CASE("setting gives every copy the value and leaves it where it is") {

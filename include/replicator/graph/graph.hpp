@@ -81,8 +81,8 @@ class Graph : public detail::GraphAnchor {
   std::span<const Value> results() const { return results_; }
 
   std::span<const VariableDeclaration> variables() const { return variables_; }
-  // Declares a variable, or finds the one of that name. Throws BuildError where the two differ in type or kind, and for an
-  // empty name, a shape that is too large, or an invalid initialiser.
+  // Declares a variable, or finds the one of that name. Throws BuildError where the two differ in type, kind or initialiser,
+  // and for an empty name, a shape that is too large, or an invalid initialiser.
   std::uint32_t declare(VariableDeclaration declaration) {
     const auto found = variable_index_.find(declaration.name);
     if (found == variable_index_.end()) {
@@ -99,7 +99,7 @@ class Graph : public detail::GraphAnchor {
       states_.emplace_back();
       return index;
     }
-    require_same(variables_[found->second], declaration);
+    detail::require_same(variables_[found->second], declaration);
     return found->second;
   }
   // Null where there is no variable of that name.
@@ -155,6 +155,9 @@ class Graph : public detail::GraphAnchor {
   // The prefix of variable names at this point of the program ("layer1.0."); see ReplicaContext::scope.
   std::string& scope() { return scope_; }
 
+  // Whether variables that are declared from here on are replica-local; see ReplicaContext::local_variables.
+  bool& local_variables() { return local_variables_; }
+
   // Replaces the result of the first read of a trainable variable; null: the value at the step's start is used.
   using Substitute = AnyTensor (*)(Graph&, std::uint32_t variable, AnyTensor value, Location where);
   Substitute& substitute() { return substitute_; }
@@ -196,14 +199,6 @@ class Graph : public detail::GraphAnchor {
     states_[variable].current = Value{add({detail::Compute{AssignedValue{variable}}, {value}, {type(value)}, where, {}, node(value).device}), 0};
     states_[variable].assigned = false;
   }
-  static void require_same(const VariableDeclaration& a, const VariableDeclaration& b) {
-    if (a.type == b.type && a.kind == b.kind) return;
-    const auto describe = [](const VariableDeclaration& d) {
-      return std::string{name_of(d.kind)} + " " + d.type.text() + " at " + d.where.text();
-    };
-    throw BuildError{"the variable \"" + a.name + "\" was asked for as " + describe(b) + ", but it was declared as " + describe(a) +
-                     ": give the two different names or the same type"};
-  }
 
   int replica_;
   int replicas_;
@@ -220,6 +215,7 @@ class Graph : public detail::GraphAnchor {
   detail::NodeMarks marks_;
   DType products_ = DType::float32;
   Substitute substitute_ = nullptr;
+  bool local_variables_ = false;
 };
 
 inline detail::GraphHandle::GraphHandle(Graph& graph) : place_{graph.place()} {}
@@ -255,7 +251,7 @@ inline std::vector<AnyTensor> AssignedValue::expand(const ExpansionContext& at) 
 namespace detail {
 // Runs `make` and puts the user's line before the text of a BuildError.
 template <class F>
-auto at_line(std::string_view name, Location where, F&& make) {
+decltype(auto) at_line(std::string_view name, Location where, F&& make) {
   try {
     return make();
   } catch (const BuildError& error) {

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <concepts>
+#include <string>
 
+#include <replicator/core/error.hpp>
 #include <replicator/graph/expression.hpp>
 
 namespace replicator {
@@ -40,6 +42,12 @@ class Symbol {
   friend Symbol operator||(Symbol a, Symbol b) { return a.with(detail::ScalarOp::logical_or, b); }
   friend Symbol operator!(Symbol a) { return a.with(detail::ScalarOp::logical_not); }
   friend Symbol operator-(Symbol a) { return a.with(detail::ScalarOp::negate); }
+  // The remainder of integers, with the sign of a, as in C++. x % 0 is x. Throws BuildError for floating numbers.
+  friend Symbol operator%(Symbol a, Symbol b) {
+    if (is_floating(a.expression_->compute))
+      throw BuildError{"% takes integers, but the functor works on " + std::string{name_of(a.expression_->compute)} + ": write a - b * floor(a / b)"};
+    return a - a / b * b;
+  }
 
 #define REPLICATOR_SCALAR_ON_EITHER_SIDE(op)                                 \
   friend Symbol operator op(Symbol a, Number b) { return a op a.number(b); } \
@@ -48,6 +56,7 @@ class Symbol {
   REPLICATOR_SCALAR_ON_EITHER_SIDE(-)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(*)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(/)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(%)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(<)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(<=)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(>)
@@ -66,6 +75,7 @@ class Symbol {
   friend Symbol sin(Symbol a) { return a.with(detail::ScalarOp::sine); }
   friend Symbol cos(Symbol a) { return a.with(detail::ScalarOp::cosine); }
   friend Symbol floor(Symbol a) { return a.with(detail::ScalarOp::floor); }
+  friend Symbol ceil(Symbol a) { return -floor(-a); }
   friend Symbol relu(Symbol a) { return a.with(detail::ScalarOp::rectify); }
   friend Symbol min(Symbol a, Symbol b) { return a.with(detail::ScalarOp::minimum, b); }
   friend Symbol max(Symbol a, Symbol b) { return a.with(detail::ScalarOp::maximum, b); }

@@ -10,6 +10,11 @@
 
 namespace replicator {
 
+namespace detail {
+template <class T>
+concept IntegerElement = Element<T> && std::integral<T> && !std::same_as<T, bool>;
+}
+
 // A value in one replica's graph. Copying copies the handle. Operators broadcast as in NumPy; they throw BuildError with
 // the user's line where the shapes do not fit. After x += y, x is the handle of x + y.
 template <Element T>
@@ -47,6 +52,11 @@ class Tensor {
   friend Tensor operator-(T a, located<Tensor> b) { return scalar_left(detail::ScalarOp::subtract, a, b); }
   friend Tensor operator*(T a, located<Tensor> b) { return scalar_left(detail::ScalarOp::multiply, a, b); }
   friend Tensor operator/(T a, located<Tensor> b) { return scalar_left(detail::ScalarOp::divide, a, b); }
+
+  // The remainder of integers, with the sign of a, as in C++. x % 0 is x.
+  friend Tensor operator%(located<Tensor> a, located<Tensor> b) requires detail::IntegerElement<T> { return remainder(a, b); }
+  friend Tensor operator%(located<Tensor> a, T b) requires detail::IntegerElement<T> { return remainder(a, like(a, b)); }
+  friend Tensor operator%(T a, located<Tensor> b) requires detail::IntegerElement<T> { return remainder(like(b, a), b); }
 
   friend Tensor operator-(located<Tensor> a) { return Tensor{apply(detail::ScalarOp::negate, {a.value.any_}, a.where)}; }
 
@@ -120,6 +130,16 @@ class Tensor {
   }
   static Tensor binary(detail::ScalarOp op, const located<Tensor>& a, const located<Tensor>& b) {
     return Tensor{apply(op, {a.value.any_, b.value.any_}, a.where)};
+  }
+  // a - a / b * b
+  static Tensor remainder(const located<Tensor>& a, const located<Tensor>& b) {
+    detail::Expression e;
+    e.compute = detail::compute_type(dtype_of<T>);
+    e.inputs = 2;
+    const auto x = e.input(0), y = e.input(1);
+    e.outputs = {e.apply(detail::ScalarOp::subtract, x, e.apply(detail::ScalarOp::multiply, e.apply(detail::ScalarOp::divide, x, y), y))};
+    const AnyTensor operands[] = {a.value.any_, b.value.any_};
+    return Tensor{map_node(a.value.graph(), std::move(e), operands, dtype_of<T>, a.where)};
   }
   static Tensor scalar_right(detail::ScalarOp op, const located<Tensor>& a, T b) {
     return Tensor{apply(op, a.value.any_, b, a.where)};

@@ -2,6 +2,7 @@
 // The declaration of a variable in a graph. The values live in the runtime's store.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/core/location.hpp>
 #include <replicator/core/number.hpp>
+#include <replicator/core/number_text.hpp>
 
 namespace replicator {
 
@@ -47,6 +49,26 @@ struct Initializer {
     return {Kind::value, 0, 0, std::make_shared<const AnyArray>(std::move(array))};
   }
 
+  // Whether both give the same first value, for every seed and name.
+  friend bool operator==(const Initializer& x, const Initializer& y) {
+    if (x.kind != y.kind) return false;
+    if (x.kind == Kind::value)
+      return x.array == y.array ||
+             (x.array->type() == y.array->type() && std::equal(x.array->bytes().begin(), x.array->bytes().end(), y.array->bytes().begin()));
+    const auto same = [](double a, double b) { return a == b || (a != a && b != b); };
+    return same(x.a.real(), y.a.real()) && x.a.whole() == y.a.whole() && same(x.b, y.b);
+  }
+  // "constant 0", "normal with mean 0 and standard deviation 0.02"
+  std::string text() const {
+    const std::string first = detail::number_text(a.real()), second = detail::number_text(b);
+    switch (kind) {
+      case Kind::uniform: return "uniform from " + first + " to " + second;
+      case Kind::normal: return "normal with mean " + first + " and standard deviation " + second;
+      case Kind::value: return "the values of an array";
+      default: return "constant " + first;
+    }
+  }
+
   // Throws BuildError for bounds in the wrong order, a negative standard deviation, and figures that are not finite.
   // `whose` begins the sentence.
   void require_valid(const std::string& whose) const {
@@ -71,5 +93,21 @@ struct VariableDeclaration {
   Location where;
   std::int32_t device = -1;  // logical device; -1: the graph decides when it is declared
 };
+
+namespace detail {
+// Throws BuildError if a later declaration of a variable differs from the known one.
+inline void require_same(const VariableDeclaration& known, const VariableDeclaration& later) {
+  const auto refuse = [&](const std::string& asked, const std::string& declared, const std::string& same) {
+    throw BuildError{"the variable \"" + known.name + "\" was asked for as " + asked + " at " + later.where.text() + ", but it was declared as " +
+                     declared + " at " + known.where.text() + ": give the two different names or the same " + same};
+  };
+  const auto type = [](const VariableDeclaration& d) { return std::string{name_of(d.kind)} + " " + d.type.text(); };
+  if (known.type != later.type || known.kind != later.kind) refuse(type(later), type(known), "type");
+  if (!(known.initializer == later.initializer)) {
+    const bool both_arrays = known.initializer.kind == Initializer::Kind::value && later.initializer.kind == Initializer::Kind::value;
+    refuse(both_arrays ? "the values of another array" : later.initializer.text(), known.initializer.text(), "initialiser");
+  }
+}
+}  // namespace detail
 
 }  // namespace replicator

@@ -17,6 +17,7 @@
 #include <replicator/nn/optimizers/clip.hpp>
 #include <replicator/nn/optimizers/lamb.hpp>
 #include <replicator/nn/optimizers/lars.hpp>
+#include <replicator/nn/optimizers/local.hpp>
 #include <replicator/nn/optimizers/low_rank.hpp>
 #include <replicator/nn/optimizers/moving_average.hpp>
 #include <replicator/nn/optimizers/optimizer.hpp>

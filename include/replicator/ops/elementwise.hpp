@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <replicator/core/parameters_fit.hpp>
 #include <replicator/graph/symbol.hpp>
 #include <replicator/graph/tensor.hpp>
 #include <replicator/ops/mixed_precision.hpp>
@@ -27,7 +28,11 @@ detail::Expression record(F& f, DType compute, std::index_sequence<I...>) {
   e.compute = compute;
   e.inputs = sizeof...(I);
   constexpr bool takes_symbols = requires(const std::uint16_t* input) { std::invoke(f, Symbol{e, input[I]}...); };
-  static_assert(takes_symbols, "a functor given to rp::map must take an rp::Symbol for each tensor: write [](auto a, auto b) for two");
+  constexpr bool fits = takes_symbols || parameters_fit<F, decltype(Symbol{e, std::uint16_t{I}})...>();
+  static_assert(fits, "a functor given to rp::map must take an rp::Symbol for each tensor: write [](auto a, auto b) for two");
+  static_assert(takes_symbols || !fits,
+                "a functor given to rp::map calls a function that takes no rp::Symbol; an error above names it. Use abs sign sqrt exp log tanh erf sin cos "
+                "floor ceil relu min max pow fma select, without std::, or write it in terms of them");
   if constexpr (takes_symbols) {
     const std::uint16_t inputs[] = {e.input(I)...};
     const auto result = std::invoke(f, Symbol{e, inputs[I]}...);
@@ -54,8 +59,8 @@ Tensor<T> unary(detail::ScalarOp op, Tensor<T> x, Location where) {
 }  // namespace detail
 
 // y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons,
-// && || !, numbers, and abs sign sqrt exp log tanh sin cos floor relu min max pow fma select (without std::). It is differentiable to
-// any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
+// && || !, numbers, and abs sign sqrt exp log tanh erf sin cos floor ceil relu min max pow fma select (without std::), and % for
+// integers. It is differentiable to any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
 //   auto y = rp::map([](auto a, auto b) { return a * exp(-b); }, x0, x1);
 template <class F, Element T, class... More>
 struct map : Tensor<T> {
@@ -125,6 +130,12 @@ template <FloatingElement T>
 Tensor<T> floor(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(detail::ScalarOp::floor, x, where);
 }
+// The smallest whole number that is not below x. Its derivative is 0.
+template <FloatingElement T>
+Tensor<T> ceil(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::map_at(
+      x.graph(), dtype_of<T>, where, [](Symbol a) { return ceil(a); }, x.any())};
+}
 // max(x, 0). A NaN stays, and the derivative at 0 is 0. Under rp::mixed_precision the result is rounded.
 template <Element T>
 Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::current()) {
@@ -154,6 +165,11 @@ Tensor<T> maximum(Tensor<T> a, std::type_identity_t<T> b, std::source_location w
 template <FloatingElement T>
 Tensor<T> pow(Tensor<T> a, double exponent, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(detail::ScalarOp::power, a.any(), exponent, where)};
+}
+// The same with an exponent for each element.
+template <FloatingElement T>
+Tensor<T> pow(Tensor<T> a, Tensor<T> exponent, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{apply(detail::ScalarOp::power, {a.any(), exponent.any()}, where)};
 }
 
 // condition ? yes : no, element by element; all three broadcast. `yes` or `no` may be a number. Each receives the gradient where it was taken.

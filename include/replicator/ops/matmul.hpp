@@ -191,4 +191,21 @@ Tensor<T> matmul(Tensor<T> a, Tensor<T> b, std::source_location where = std::sou
   return matmul(a, b, MatmulOptions{}, where);
 }
 
+namespace detail {
+// A variable of T, for instance.
+template <class V, class T>
+concept ReadsAs = !requires { typename V::element_type; }
+&&std::convertible_to<const V&, Tensor<T>>;
+}  // namespace detail
+
+// The same for a product with a variable: rp::matmul(x, weight).
+template <Element T, detail::ReadsAs<T> V>
+Tensor<T> matmul(Tensor<T> a, const V& b, MatmulOptions options = {}, std::source_location where = std::source_location::current()) {
+  return matmul(a, Tensor<T>(b), options, where);
+}
+template <Element T, detail::ReadsAs<T> V>
+Tensor<T> matmul(const V& a, Tensor<T> b, MatmulOptions options = {}, std::source_location where = std::source_location::current()) {
+  return matmul(Tensor<T>(a), b, options, where);
+}
+
 }  // namespace replicator

@@ -7,6 +7,8 @@
 #include <replicator/ops/convolution.hpp>
 #include <replicator/ops/convolution_transpose.hpp>
 #include <replicator/ops/cumulative_sum.hpp>
+#include <replicator/ops/custom_gradient.hpp>
+#include <replicator/ops/einsum.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/fusion/fused_convolution.hpp>
 #include <replicator/ops/gather.hpp>
@@ -22,6 +24,7 @@
 #include <replicator/ops/movement/axis.hpp>
 #include <replicator/ops/movement/broadcast_to.hpp>
 #include <replicator/ops/movement/concat.hpp>
+#include <replicator/ops/movement/reorder.hpp>
 #include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/movement/slice.hpp>
 #include <replicator/ops/movement/transpose.hpp>

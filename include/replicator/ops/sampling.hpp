@@ -2,6 +2,7 @@
 // Samples of classes, new in every step and on every replica. The random bits are those of ops/random.hpp.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <source_location>
 #include <string>
@@ -12,6 +13,7 @@
 #include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/stop_gradient.hpp>
+#include <replicator/ops/top_k.hpp>
 
 namespace replicator {
 
@@ -35,6 +37,28 @@ Tensor<std::int32_t> categorical(Tensor<T> logits, std::int64_t axis = -1,
   const AnyTensor noise = gumbel<T>(logits.graph(), logits.shape(), where);
   const Tensor<T> perturbed{apply(detail::ScalarOp::add, {logits.any(), noise}, where)};
   return argmax(perturbed, axis, where);
+}
+
+// Whole numbers from low to high - 1, each equally probable. Throws BuildError unless low < high, with at most 2^53 numbers
+// between them.
+template <std::integral I = std::int32_t>
+requires(std::same_as<I, std::int32_t> || std::same_as<I, std::int64_t>) Tensor<I> randint(
+    Graph& graph, const Shape& shape, I low, I high, std::source_location where = std::source_location::current()) {
+  const auto numbers = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  if (low >= high || numbers > std::uint64_t{1} << 53)
+    throw BuildError{"randint at " + Location{where}.text() + ": asked for numbers from " + std::to_string(low) + " to before " + std::to_string(high) +
+                     ": there must be at least one, and at most 2^53"};
+  const auto n = static_cast<double>(numbers);
+  const AnyTensor u = detail::random_node(graph, Distribution::uniform, {DType::float64, shape}, where);
+  const Tensor<double> steps{detail::map_at(
+      graph, DType::float64, where, [n](Symbol v) { return min(floor(v * n), n - 1); }, u)};
+  return Tensor<I>{apply(detail::ScalarOp::add, cast<I>(steps, where), low, where)};
+}
+
+// The numbers 0 to n - 1 in a random order. They are sorted by random float64, so equal ones, and a preference, do not matter.
+inline Tensor<std::int32_t> permutation(Graph& graph, std::int32_t n, std::source_location where = std::source_location::current()) {
+  if (n < 1) throw BuildError{"permutation at " + Location{where}.text() + ": asked for " + std::to_string(n) + " numbers: ask for at least one"};
+  return top_k(uniform<double>(graph, {n}, 0, 1, where), n, -1, where).indices;
 }
 
 struct GumbelSoftmaxOptions {

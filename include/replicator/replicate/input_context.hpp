@@ -2,6 +2,7 @@
 // InputContext and HostContext: the arguments of an input function, for one replica or for one host.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,9 +18,15 @@ class InputContext {
   InputContext(int replica, int replicas, std::uint64_t seed, std::shared_ptr<data::WorkerPool> pool)
       : replica_{replica}, replicas_{replicas}, seed_{seed}, pool_{std::move(pool)} {}
 
-  int replica() const { return replica_; }
+  int replica() const {
+    *tells_replicas_apart_ = true;
+    return replica_;
+  }
   int replicas() const { return replicas_; }
   std::uint64_t seed() const { return seed_; }
+  // Says that all replicas are meant to read the same elements. Without this call, an input function that asks neither for
+  // its replica nor for its shard gets a warning on stderr, if there are several replicas.
+  void same_on_all_replicas() const { *tells_replicas_apart_ = true; }
   // The worker threads of this process, which decode input.
   const std::shared_ptr<data::WorkerPool>& pool() const { return pool_; }
 
@@ -36,13 +43,18 @@ class InputContext {
   }
 
   // The argument of `rp::data::shard` and similar stages.
-  operator data::Shard() const { return {seed_, replica_, replicas_, -1, pool_}; }  // NOLINT: implicit on purpose
+  operator data::Shard() const { return {seed_, replica(), replicas_, -1, pool_}; }  // NOLINT: implicit on purpose
+
+  // Whether this context or a copy of it was asked for its replica, or a copy may still be. Otherwise all replicas read
+  // the same elements.
+  bool tells_replicas_apart() const { return *tells_replicas_apart_ || tells_replicas_apart_.use_count() > 1; }
 
  private:
   int replica_;
   int replicas_;
   std::uint64_t seed_;
   std::shared_ptr<data::WorkerPool> pool_;
+  std::shared_ptr<std::atomic<bool>> tells_replicas_apart_ = std::make_shared<std::atomic<bool>>(false);  // copies share it
 };
 
 // For sources that cannot be split: the argument of an input function that is called once per host. Its elements are

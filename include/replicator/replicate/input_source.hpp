@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/parameters_fit.hpp>
 #include <replicator/data/input.hpp>
 #include <replicator/graph/tensor.hpp>
 
@@ -73,11 +74,12 @@ class RangeSource final : public InputSource {
   std::optional<Iterator> at_;
 };
 
-// The compiler's first line of the error shows Step and Arguments.
+// The compiler's first line of the error shows Step and Arguments. Where the body of the step function has an error, it is
+// the only one.
 template <class Step, class... Arguments>
 constexpr bool require_callable_with() {
   constexpr bool fits = std::is_invocable_v<Step&, Arguments...>;
-  static_assert(fits,
+  static_assert(fits || parameters_fit<Step, Arguments...>(),
                 "replicator: step_fn does not fit the input: it must be callable with (rp::ReplicaContext&, rp::Tensor<T>...), one tensor for "
                 "each component of the input's element, in order and with the same element types; these are the Arguments above");
   return fits;

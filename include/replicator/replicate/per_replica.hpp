@@ -2,8 +2,12 @@
 // PerReplica: the values of one result of a step, one for each replica.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <iosfwd>
 #include <span>
 #include <string>
 #include <utility>
@@ -89,6 +93,48 @@ T mean(const PerReplica<Array<T>>& values) {
       ++count;
     }
   return count ? static_cast<T>(sum / static_cast<double>(count)) : T{};
+}
+
+// The sum of all elements of all replicas, added in the order of the replicas: of floating numbers in double, of integers
+// and bool as a std::int64_t. Throws BuildError as mean() does.
+template <Element T>
+auto sum(const PerReplica<Array<T>>& values) {
+  using Wide = std::conditional_t<FloatingElement<T>, double, std::int64_t>;
+  Wide sum = 0;
+  for (int replica = 0; replica < values.replicas(); ++replica)
+    for (const T value : values[replica]) sum += static_cast<Wide>(value);
+  if constexpr (FloatingElement<T>) return static_cast<T>(sum);
+  else return sum;
+}
+
+// Prints the values of the replicas that this host has: "[0.5, 0.25]" for one number each, "[[1, 2], [3, 4]]" for more.
+// Of each value it prints at most eight elements. A part begins with its replicas: "replicas 2 to 3: [0.5, 0.25]".
+template <Element T, class Traits>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const PerReplica<Array<T>>& values) {
+  constexpr std::int64_t most = 8;
+  const auto element = [&](T value) {
+    if constexpr (std::same_as<T, std::uint8_t>) out << static_cast<int>(value);
+    else if constexpr (std::same_as<T, bfloat16>) out << static_cast<float>(value);
+    else out << value;
+  };
+  const auto count = static_cast<int>(values.end() - values.begin());
+  if (!values.whole()) out << "replicas " << values.first() << " to " << values.first() + count - 1 << ": ";
+  out << '[';
+  for (int i = 0; i < count; ++i) {
+    const Array<T>& value = *(values.begin() + i);
+    out << (i > 0 ? ", " : "");
+    if (value.shape().rank() == 0) {
+      element(value[0]);
+      continue;
+    }
+    out << '[';
+    for (std::int64_t e = 0; e < std::min<std::int64_t>(value.size(), most); ++e) {
+      out << (e > 0 ? ", " : "");
+      element(value[e]);
+    }
+    out << (value.size() > most ? ", ...]" : "]");
+  }
+  return out << ']';
 }
 
 }  // namespace replicator

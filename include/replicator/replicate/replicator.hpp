@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdio>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include <replicator/data/deal.hpp>
+#include <replicator/data/generator.hpp>
 #include <replicator/replicate/engine.hpp>
 #include <replicator/replicate/input_source.hpp>
 #include <replicator/replicate/step.hpp>
@@ -49,11 +51,14 @@ class Replicator {
   // - Shapes of elements may differ between steps and between replicas. The tensors that replicas contribute to a
   //   collective or return must have equal shapes on all replicas.
   //
+  // If no replica's input_fn asks for its replica or its shard, all replicas read the same elements, and a line on stderr
+  // says so. InputContext::same_on_all_replicas() says that this is meant.
+  //
   // Throws BuildError for every mistake that graphs, shapes and options show, before any data moves. A resumed run
   // (--resume) must build its checkpointed steps in the order of the first run. Each then continues at its own
   // position.
   template <class InputFn, class StepFn>
-  auto replicate(InputFn input_fn, StepFn step_fn, ReplicateOptions options = {}) {
+  auto replicate(InputFn input_fn, StepFn step_fn, ReplicateOptions options = {}, std::source_location where = std::source_location::current()) {
     constexpr bool per_replica = std::is_invocable_v<InputFn&, const InputContext&>;
     constexpr bool per_host = !per_replica && std::is_invocable_v<InputFn&, const HostContext&>;
     static_assert(per_replica || per_host, "replicator: input_fn must be callable with (const rp::InputContext&), or with (const rp::HostContext&)");
@@ -65,12 +70,24 @@ class Replicator {
             [input_fn = std::make_shared<InputFn>(std::move(input_fn))] {
               return [input_fn](const InputContext& context) { return (*input_fn)(context); };
             },
-            std::move(step_fn), options);
+            std::move(step_fn), options, where);
     } else if constexpr (per_host) {
       using Range = std::remove_cvref_t<std::invoke_result_t<InputFn&, const HostContext&>>;
       data::require_input<Range>();
-      if constexpr (data::Input<Range>) return replicate_dealt(input_fn, std::move(step_fn), options);
+      if constexpr (data::Input<Range>) return replicate_dealt(input_fn, std::move(step_fn), options, where);
     }
+  }
+
+  // The same for a step without input, which never ends: step_fn(ReplicaContext&).
+  template <class StepFn>
+  requires std::is_invocable_v<StepFn&, ReplicaContext&>
+  auto replicate(StepFn step_fn, ReplicateOptions options = {}, std::source_location where = std::source_location::current()) {
+    const auto nothing = [](const InputContext& context) {
+      context.same_on_all_replicas();
+      return data::from_generator([](std::int64_t) { return Array<bool>{Shape{}}; });
+    };
+    return replicate(
+        nothing, [step_fn = std::move(step_fn)](ReplicaContext& replica, Tensor<bool>) mutable { return step_fn(replica); }, options, where);
   }
 
   // SHA-256 (hexadecimal) over all variables in the order of their names, to compare two runs. Every process calls it.
@@ -90,16 +107,46 @@ class Replicator {
   // The present value of a variable. For a replica-local variable it is that of this host's replica `local`. A value in
   // device memory is copied to the host by this call, so call again after each step. Throws BuildError for unknown
   // names, and DeviceError if a step has failed while it changed the variable there.
-  const AnyArray& value(const std::string& name, int local = 0) const { return engine_->value(name, local); }
+  const AnyArray& value(const std::string& name, int local = 0, std::source_location where = std::source_location::current()) const {
+    return detail::at_line("value", where, [&]() -> const AnyArray& { return engine_->value(name, local); });
+  }
+  // The same for a variable of one element, as a number: repl.get<float>("learning_rate"). It is converted to T. Throws
+  // BuildError too if the variable has another number of elements.
+  template <class T>
+  requires std::is_arithmetic_v<T> T get(const std::string& name, int local = 0, std::source_location where = std::source_location::current())
+  const {
+    return detail::at_line("get", where, [&] {
+      require_one_element(name);
+      const AnyArray& value = engine_->value(name, local);
+      return visit_dtype(value.dtype(), [&]<class U>() { return Number{value.as<U>()[0]}.template as<T>(); });
+    });
+  }
   // Sets every copy of a variable that this process holds. Throws BuildError if the type differs. In a job of several
   // processes each must set the same value. For mirrored variables the next step compares that: it throws the same
   // BuildError on all processes, with the variable and the lines. digest() and save_checkpoint() compare it too. The
   // asynchronous regime compares nothing.
-  void set(const std::string& name, const AnyArray& value, std::source_location where = std::source_location::current()) { engine_->set(name, value, where); }
+  void set(const std::string& name, const AnyArray& value, std::source_location where = std::source_location::current()) {
+    detail::at_line("set", where, [&] { engine_->set(name, value, where); });
+  }
+  // The same for a variable of one element: repl.set("learning_rate", 0.01). The number is converted to its type.
+  void set(const std::string& name, Number value, std::source_location where = std::source_location::current()) {
+    detail::at_line("set", where, [&] {
+      require_one_element(name);
+      AnyArray array{engine_->declaration(name).type};
+      visit_dtype(array.dtype(), [&]<class T>() { array.as<T>()[0] = value.as<T>(); });
+      engine_->set(name, array, where);
+    });
+  }
 
  private:
+  void require_one_element(const std::string& name) const {
+    const auto& declared = engine_->declaration(name);
+    if (declared.type.shape.elements() != 1)
+      throw BuildError{"the variable \"" + name + "\" is " + declared.type.text() + " (declared at " + declared.where.text() +
+                       "), and not one number: give or take an rp::AnyArray of that type, by set and value"};
+  }
   template <class InputFn, class StepFn>
-  auto replicate_dealt(InputFn& input_fn, StepFn step_fn, ReplicateOptions options) {
+  auto replicate_dealt(InputFn& input_fn, StepFn step_fn, ReplicateOptions options, Location where) {
     if (deployment().regime == Regime::asynchronous)
       throw BuildError{
           "input_fn takes a rp::HostContext, so its elements are dealt to replicas in turn: with --regime async replicas take no turns; "
@@ -118,11 +165,11 @@ class Replicator {
             return std::move(hands[static_cast<std::size_t>(context.replica() - engine->first_replica())]);
           };
         },
-        std::move(step_fn), options);
+        std::move(step_fn), options, where);
   }
   // `begin()` returns a function that returns the range of one of this host's replicas.
   template <class Range, class Begin, class StepFn>
-  auto replicate_range(Begin begin, StepFn step_fn, ReplicateOptions options) {
+  auto replicate_range(Begin begin, StepFn step_fn, ReplicateOptions options, Location where) {
     using Types = detail::InputTypes<data::InputValue<Range>>;
     if constexpr (Types::template require_step<StepFn, ReplicaContext>()) {
       using Result = decltype(Types::call(std::declval<StepFn&>(), std::declval<ReplicaContext&>(), std::declval<const std::vector<AnyTensor>&>()));
@@ -139,13 +186,13 @@ class Replicator {
             }
           graph.set_complete();
         };
-        return make_step<Plain>(ordinal, options, make_inputs<Range>(std::move(begin), ordinal), std::move(trace));
+        return make_step<Plain>(ordinal, options, make_inputs<Range>(std::move(begin), ordinal, where), std::move(trace));
       }
     }
   }
   template <class Range, class Begin>
-  detail::MakeInputs make_inputs(Begin begin, int ordinal) {
-    return [engine = engine_.get(), begin = std::move(begin), ordinal] {
+  detail::MakeInputs make_inputs(Begin begin, int ordinal, Location where) {
+    return [engine = engine_.get(), begin = std::move(begin), ordinal, where, warned = false]() mutable {
       std::vector<std::unique_ptr<detail::InputSource>> inputs;
       const auto components = detail::InputTypes<data::InputValue<Range>>::dtypes();
       if (auto recorded = engine->recorded_input(ordinal, components)) {
@@ -153,10 +200,24 @@ class Replicator {
         return inputs;
       }
       auto range_of = begin();
-      for (int replica = engine->first_replica(); replica < engine->end_replica(); ++replica)
-        inputs.push_back(std::make_unique<detail::RangeSource<Range>>(range_of(engine->input_context(replica))));
+      bool apart = warned;
+      for (int replica = engine->first_replica(); replica < engine->end_replica(); ++replica) {
+        const InputContext context = engine->input_context(replica);
+        inputs.push_back(std::make_unique<detail::RangeSource<Range>>(range_of(context)));
+        apart = apart || context.tells_replicas_apart();
+      }
+      if (!apart) warn_of_equal_inputs(*engine, where);
+      warned = true;
       return inputs;
     };
+  }
+  static void warn_of_equal_inputs(const detail::Engine& engine, Location where) {
+    const int replicas = engine.deployment().replicas;
+    if (replicas == 1 || engine.process() != 0) return;
+    std::fprintf(stderr,
+                 "replicator: all %d replicas of replicate() at %s read the same elements: its input_fn asks neither for its replica nor for its shard. "
+                 "Give each its part by \"| rp::data::shard(context)\", or call context.same_on_all_replicas() if this is meant\n",
+                 replicas, where.text().c_str());
   }
   template <class Result>
   auto make_step(int ordinal, ReplicateOptions options, detail::MakeInputs inputs, detail::Trace trace) {

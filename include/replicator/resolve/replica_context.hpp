@@ -19,7 +19,7 @@ namespace replicator {
 
 struct VariableOptions {
   VariableKind kind = VariableKind::mirrored;
-  bool trainable = true;  // minimize() updates it; only mirrored variables can be trained
+  bool trainable = true;  // minimize() updates it; of replica_local variables, only those under local_variables() can be trained
 };
 
 class ReplicaContext {
@@ -33,11 +33,13 @@ class ReplicaContext {
 
   // Declares the variable `scope + name`, or finds it. The same name gives the same variable in every step function of
   // the Replicator.
-  // Throws BuildError if type or kind differ from an earlier declaration.
+  // Throws BuildError if type, kind or initialiser differ from an earlier declaration.
   template <Element T>
   Variable<T> variable(std::string_view name, Shape shape, Initializer initializer, VariableOptions options = {},
                        std::source_location where = std::source_location::current()) {
-    return {*graph_, graph_->declare({graph_->scope() + std::string{name}, {dtype_of<T>, shape}, options.kind, options.trainable && options.kind == VariableKind::mirrored && is_floating(dtype_of<T>), std::move(initializer), where})};
+    const VariableKind kind = graph_->local_variables() ? VariableKind::replica_local : options.kind;
+    const bool trainable = options.trainable && options.kind == VariableKind::mirrored && is_floating(dtype_of<T>);
+    return {*graph_, graph_->declare({graph_->scope() + std::string{name}, {dtype_of<T>, shape}, kind, trainable, std::move(initializer), where})};
   }
 
   // The trainable variables of element type T that this step has read so far, in the order of declaration. With a
@@ -63,6 +65,11 @@ class ReplicaContext {
 
   // While the result lives, names of declared variables begin with `name` and a dot.
   detail::ScopedValue<std::string> scope(std::string_view name) { return {graph_->scope(), graph_->scope() + std::string{name} + "."}; }
+
+  // While the result lives, all declared variables are replica-local, those of layers too: each replica trains weights of
+  // its own. They begin equal. nn::local(optimizer) trains them, and nn::average_over_replicas averages them.
+  //   const auto own = replica.local_variables();
+  detail::ScopedValue<bool> local_variables() { return {graph_->local_variables(), true}; }
 
   // While the result lives, new nodes and the variables they declare are on logical device i of this replica:
   //   Tensor<float> h = [&] { const auto here = replica.logical_device(0); return first_half(replica, x); }();

@@ -100,11 +100,7 @@ class VariableStore {
       entries_.emplace(variable.name, Entry{variable, std::move(values)});
       return;
     }
-    const auto& known = found->second.declaration;
-    if (known.type != variable.type || known.kind != variable.kind)
-      throw BuildError{"the variable \"" + variable.name + "\" is " + std::string{name_of(variable.kind)} + " " + variable.type.text() + " at " +
-                       variable.where.text() + ", but " + std::string{name_of(known.kind)} + " " + known.type.text() + " at " +
-                       known.where.text() + ": give the two different names or the same type"};
+    detail::require_same(found->second.declaration, variable);
   }
 
   std::vector<std::string> names() const {
@@ -137,7 +133,8 @@ class VariableStore {
   void set(const std::string& name, const AnyArray& array) {
     auto& target = entry(name);
     if (array.type() != target.declaration.type)
-      throw BuildError{"\"" + name + "\" is " + target.declaration.type.text() + ", but the value given is " + array.type().text()};
+      throw BuildError{"\"" + name + "\" is " + target.declaration.type.text() + " (declared at " + target.declaration.where.text() +
+                       "), but the value given is " + array.type().text() + ": give one of the variable's type"};
     for (auto& value : target.values) std::memcpy(value.overwrite().data(), array.data(), array.size_bytes());
   }
 
@@ -174,7 +171,9 @@ class VariableStore {
   Entry& entry(const std::string& name) { return const_cast<Entry&>(std::as_const(*this).entry(name)); }
   const Entry& entry(const std::string& name) const {
     const auto found = entries_.find(name);
-    if (found == entries_.end()) throw BuildError{"there is no variable \"" + name + "\"" + meant(name)};
+    if (found == entries_.end())
+      throw BuildError{"there is no variable \"" + name + "\"" +
+                       (entries_.empty() ? std::string{": replicate() declares the variables of its step function, so call it first"} : meant(name))};
     return found->second;
   }
   // ": was "fc.weight" meant?", if there is a similar name.

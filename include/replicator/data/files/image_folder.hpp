@@ -3,11 +3,15 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <replicator/core/error.hpp>
 #include <replicator/data/index.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -50,13 +54,34 @@ class ImageFolder {
     std::vector<std::int32_t> labels;
   };
 
-  static bool is_jpeg(std::string_view name) {
+  // ".jpg" of "1.JPG"; empty where the name has no dot.
+  static std::string ending_of(std::string_view name) {
     const auto dot = name.rfind('.');
-    if (dot == std::string_view::npos) return false;
+    if (dot == std::string_view::npos) return {};
     std::string ending{name.substr(dot)};
     for (char& c : ending)
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    return ending == ".jpg" || ending == ".jpeg";
+    return ending;
+  }
+  static bool is_jpeg(std::string_view ending) { return ending == ".jpg" || ending == ".jpeg"; }
+  static bool is_other_picture(std::string_view ending) {
+    static constexpr std::array<std::string_view, 13> endings{".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".jxl", ".heic", ".avif", ".jpe"};
+    return std::find(endings.begin(), endings.end(), ending) != endings.end();
+  }
+
+  // Pictures that are no JPEG files.
+  struct Skipped {
+    std::int64_t count = 0;
+    std::string first;  // the first in the order of their names
+  };
+  // Says it once for each folder: every replica may scan it.
+  static void report(const std::string& root, const Skipped& skipped) {
+    static std::mutex mutex;
+    static std::set<std::string> reported;
+    const std::lock_guard lock{mutex};
+    if (skipped.count > 0 && reported.insert(root).second)
+      std::fprintf(stderr, "replicator: %s: skipped %lld picture(s) that are no .jpg or .jpeg files, \"%s\" for instance: convert them, or move them elsewhere\n",
+                   replicator::detail::printable(root).c_str(), static_cast<long long>(skipped.count), replicator::detail::printable(skipped.first).c_str());
   }
 
   [[noreturn]] static void refuse(const std::string& folder, const std::string& found) {
@@ -65,12 +90,15 @@ class ImageFolder {
   }
 
   // The JPEG files of one class, sorted by folder and then by name.
-  static std::vector<std::string> files_of(const std::string& root, const std::string& name) {
+  static std::vector<std::string> files_of(const std::string& root, const std::string& name, Skipped& skipped) {
     namespace fs = std::filesystem;
     std::vector<std::pair<std::string, std::string>> found;  // folder, file
     for (const auto& entry :
          fs::recursive_directory_iterator{root + "/" + name, fs::directory_options::follow_directory_symlink})
-      if (is_jpeg(entry.path().filename().native()) && !entry.is_directory()) {
+      if (const std::string ending = ending_of(entry.path().filename().native()); is_other_picture(ending) && !entry.is_directory()) {
+        const std::string file = entry.path().native().substr(root.size() + 1);
+        if (skipped.count++ == 0 || file < skipped.first) skipped.first = file;
+      } else if (is_jpeg(ending) && !entry.is_directory()) {
         if (!entry.is_regular_file()) throw DataError{entry.path().native() + " is no file: a link that leads nowhere, or a device"};
         found.emplace_back(entry.path().parent_path().native(), entry.path().filename().native());
       }
@@ -88,12 +116,14 @@ class ImageFolder {
       if (entry.is_directory()) list.classes.push_back(entry.path().filename().native());
     if (list.classes.empty()) refuse(root, "the folder has no sub-folders");
     std::sort(list.classes.begin(), list.classes.end());
+    Skipped skipped;
     for (std::size_t label = 0; label < list.classes.size(); ++label) {
-      std::vector<std::string> files = files_of(root, list.classes[label]);
+      std::vector<std::string> files = files_of(root, list.classes[label], skipped);
       if (files.empty()) refuse(root, "the sub-folder \"" + list.classes[label] + "\" has no JPEG files");
       list.labels.insert(list.labels.end(), files.size(), static_cast<std::int32_t>(label));
       std::move(files.begin(), files.end(), std::back_inserter(list.files));
     }
+    report(root, skipped);
     return list;
   } catch (const std::filesystem::filesystem_error& error) {
     throw DataError{root + ": " + error.what()};
@@ -104,7 +134,8 @@ class ImageFolder {
 };
 
 // Scans `root` at once. Its sub-folders are the classes, sorted by name. Their .jpg and .jpeg files, in upper or lower
-// case and with those of nested folders, are the images, sorted.
+// case and with those of nested folders, are the images, sorted. Pictures of other formats are skipped, and one line on
+// stderr says how many.
 // Throws DataError if the folder is missing, has no sub-folders, a sub-folder has no JPEG files, or something with such
 // a name is no file.
 inline ImageFolder image_folder(const std::string& root) { return ImageFolder{root}; }

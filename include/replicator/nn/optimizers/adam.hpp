@@ -50,8 +50,10 @@ class Adam : public UpdatesVariables<Adam> {
   void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
     if (all.empty()) return;
     static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
-    const AnyTensor counts[] = {replica.step(where), detail::count_update(replica, all[0].variable, "updates", where)};
-    const auto scalars = detail::scalars_of(replica, scalar_formula(), counts, compute, where);
+    std::vector<AnyTensor> operands = options_.learning_rate.operands(replica, where);
+    const std::size_t of_rate = operands.size();
+    operands.push_back(detail::count_update(replica, all[0].variable, "updates", where));
+    const auto scalars = detail::scalars_of(replica, scalar_formula(of_rate), operands, compute, where);
     const detail::UpdateFormula decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
     for (const auto& one : all) {
       const bool decay = detail::decays(replica, one, options_.decay_vectors);
@@ -68,10 +70,10 @@ class Adam : public UpdatesVariables<Adam> {
     detail::require_not_negative(name, "weight_decay", options_.weight_decay);
   }
 
-  // (step, t) -> (factor of p, bias-corrected rate of m, bias-correcting factor of sqrt(v))
-  replicator::detail::ExpressionPtr scalar_formula() const {
-    return detail::record_update(DType::float64, 2, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
-      const Symbol rate = options_.learning_rate(x[0]), t = x[1];
+  // (the rate's operands..., t) -> (factor of p, bias-corrected rate of m, bias-correcting factor of sqrt(v))
+  replicator::detail::ExpressionPtr scalar_formula(std::size_t of_rate) const {
+    return detail::record_update(DType::float64, of_rate + 1, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
+      const Symbol rate = options_.learning_rate(x.front(), x[of_rate - 1]), t = x.back();
       const Symbol bias1 = 1 - pow(t.number(options_.beta1), t), bias2 = 1 - pow(t.number(options_.beta2), t);
       return {1 - rate * options_.weight_decay, rate / bias1, 1 / sqrt(bias2)};
     });
@@ -96,8 +98,12 @@ class Adam : public UpdatesVariables<Adam> {
 };
 
 // nn::adam({.learning_rate = 3e-4}).minimize(replica, loss);
-inline Adam adam(AdamOptions options) { return Adam{std::move(options)}; }
+inline Adam adam(AdamOptions options, std::source_location where = std::source_location::current()) {
+  return replicator::detail::at_line("optimizer", where, [&] { return Adam{std::move(options)}; });
+}
 // nn::adamw({.learning_rate = 3e-4, .weight_decay = 0.1}).minimize(replica, loss);
-inline Adam adamw(AdamwOptions options) { return Adam{std::move(options)}; }
+inline Adam adamw(AdamwOptions options, std::source_location where = std::source_location::current()) {
+  return replicator::detail::at_line("optimizer", where, [&] { return Adam{std::move(options)}; });
+}
 
 }  // namespace replicator::nn

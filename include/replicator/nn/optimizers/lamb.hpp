@@ -101,6 +101,8 @@ class Lamb : public UpdatesVariables<Lamb> {
 };
 
 // nn::lamb({.learning_rate = nn::warmup_cosine(2e-3, 1000, 20000)}).minimize(replica, loss);
-inline Lamb lamb(LambOptions options) { return Lamb{std::move(options)}; }
+inline Lamb lamb(LambOptions options, std::source_location where = std::source_location::current()) {
+  return replicator::detail::at_line("optimizer", where, [&] { return Lamb{std::move(options)}; });
+}
 
 }  // namespace replicator::nn

@@ -76,6 +76,8 @@ class Lars : public UpdatesVariables<Lars> {
 };
 
 // nn::lars({.learning_rate = nn::warmup_cosine(9.0, 500, 9000), .weight_decay = 5e-5}).minimize(replica, loss);
-inline Lars lars(LarsOptions options) { return Lars{std::move(options)}; }
+inline Lars lars(LarsOptions options, std::source_location where = std::source_location::current()) {
+  return replicator::detail::at_line("optimizer", where, [&] { return Lars{std::move(options)}; });
+}
 
 }  // namespace replicator::nn

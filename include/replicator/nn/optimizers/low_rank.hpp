@@ -139,7 +139,7 @@ inline Factors begin_factors(std::size_t index, const Trained& one, std::int64_t
   const std::int64_t rows = shape[0], columns = shape.elements() / rows;
   Factors f;
   f.index = index;
-  f.error = declare_slot(graph, one.variable, "error", {type, shape}, where, VariableKind::replica_local);
+  f.error = declare_slot(graph, one.variable, "error", {type, shape}, where, true);
   f.directions = graph.declare({owner.name + "/directions", {type, {columns, rank}}, VariableKind::mirrored, false, Initializer::normal(0, 1), where, owner.device});
   const auto add = [](Symbol g, Symbol e) { return g + e; };
   f.matrix = reshape(replicator::detail::map_at(graph, type, where, add, one.gradient, graph.read(f.error, where)), Shape{rows, columns}, where);

@@ -23,7 +23,7 @@ inline constexpr double not_averaged = std::numeric_limits<double>::infinity();
 // "<variable>/average". Infinity means: no average yet. So it needs neither a count nor the variable's initial value.
 inline std::uint32_t declare_average(Graph& graph, std::uint32_t variable, Location where) {
   const VariableDeclaration& owner = graph.variables()[variable];
-  return graph.declare({owner.name + "/average", {replicator::detail::compute_type(owner.type.dtype), owner.type.shape}, VariableKind::mirrored, false, Initializer::constant(not_averaged), where, owner.device});
+  return graph.declare({owner.name + "/average", {replicator::detail::compute_type(owner.type.dtype), owner.type.shape}, owner.kind, false, Initializer::constant(not_averaged), where, owner.device});
 }
 
 // average -> average < infinity ? kept average + (1 - kept) p : p
@@ -53,7 +53,7 @@ inline AnyTensor read_average(Graph& graph, std::uint32_t variable, AnyTensor ow
 
 // Wraps an optimizer, and averages the variables it updates: average = decay average + (1 - decay) p after each update.
 // The first update sets average = p. PyTorch's AveragedModel with get_ema_multi_avg_fn does the same. The average is
-// the variable "<name>/average": mirrored, and float32 for bfloat16 variables.
+// the variable "<name>/average": of the same kind, and float32 for bfloat16 variables.
 template <class Optimizer>
 class Averaged : public Minimizes<Averaged<Optimizer>> {
  public:

@@ -152,21 +152,28 @@ std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variab
   return means;
 }
 
-// Throws BuildError without variables, or if one is not mirrored. `asked`: the caller's name for errors.
+// Throws BuildError without variables. `asked`: the caller's name for errors.
 template <FloatingElement T>
-void require_trainable(const ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::string& asked,
+void require_variables(const ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::string& asked,
                        std::source_location where = std::source_location::current()) {
   if (variables.empty())
     throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() +
                      " found no trainable variable of " + std::string{name_of(dtype_of<T>)} + ", the loss's type, that this step has read: " +
                      "make one with replica.variable<T>(...) or a layer of rp::nn, or cast the loss to the variables' type " +
                      "(float32 for layers of bfloat16)"};
+}
+
+// Throws BuildError without variables, or if one is not mirrored.
+template <FloatingElement T>
+void require_trainable(const ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::string& asked,
+                       std::source_location where = std::source_location::current()) {
+  require_variables(replica, variables, asked, where);
   for (const auto& variable : variables)
     if (const auto& declared = replica.graph().variables()[variable.index()]; declared.kind != VariableKind::mirrored)
       throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() + " was given \"" +
                        variable.name() +
                        "\", declared at " + declared.where.text() + ", which is " + std::string{name_of(declared.kind)} +
-                       ": only mirrored variables can be trained; declare it without VariableKind::replica_local"};
+                       ": only mirrored variables can be trained on all replicas; declare it without VariableKind::replica_local, or train it by nn::local(optimizer) on each replica alone"};
 }
 
 // Makes an optimizer for a single replica work on all of them: it averages the gradients over the replicas first.

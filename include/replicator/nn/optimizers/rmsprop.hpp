@@ -75,6 +75,8 @@ class Rmsprop : public UpdatesVariables<Rmsprop> {
 };
 
 // nn::rmsprop({.learning_rate = 1e-3, .momentum = 0.9}).minimize(replica, loss);
-inline Rmsprop rmsprop(RmspropOptions options) { return Rmsprop{std::move(options)}; }
+inline Rmsprop rmsprop(RmspropOptions options, std::source_location where = std::source_location::current()) {
+  return replicator::detail::at_line("optimizer", where, [&] { return Rmsprop{std::move(options)}; });
+}
 
 }  // namespace replicator::nn

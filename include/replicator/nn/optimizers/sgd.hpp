@@ -63,6 +63,8 @@ class Sgd : public UpdatesVariables<Sgd> {
 };
 
 // nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
-inline Sgd sgd(SgdOptions options) { return Sgd{std::move(options)}; }
+inline Sgd sgd(SgdOptions options, std::source_location where = std::source_location::current()) {
+  return replicator::detail::at_line("optimizer", where, [&] { return Sgd{std::move(options)}; });
+}
 
 }  // namespace replicator::nn

@@ -35,7 +35,9 @@ inline void update_targets(ReplicaContext& replica, std::string_view scope, std:
       replica.graph(), DType::float64, where, [=](Symbol step) { return step / of_period - floor(step / of_period); }, replica.step(where))};
   const auto due = located<Tensor<double>>{part, where} == 0;
   for (const auto& variable : variables) {
-    const auto copy = replica.variable<float>("target." + variable.name(), variable.shape(), Initializer::zeros(), {.trainable = false}, where);
+    // The network declares it again, with the same initialiser.
+    const Initializer initializer = replica.graph().variables()[variable.index()].initializer;
+    const auto copy = replica.variable<float>("target." + variable.name(), variable.shape(), initializer, {.trainable = false}, where);
     copy.assign(select(due, variable.read(where), copy.read(where), where), where);
   }
 }

@@ -77,11 +77,11 @@ inline void require_fraction(const char* optimizer, const char* option, double v
   if (!(value >= 0 && value < 1)) refuse_option(optimizer, option, value, "lie in [0, 1)");
 }
 
-// Declares the slot "<variable>/<name>", initially 0, on the variable's logical device.
-inline std::uint32_t declare_slot(Graph& graph, std::uint32_t variable, std::string_view name, TensorType type, Location where,
-                                  VariableKind kind = VariableKind::mirrored) {
+// Declares the slot "<variable>/<name>", initially 0, on the variable's logical device. It is replica-local if the variable
+// is, or if `local`.
+inline std::uint32_t declare_slot(Graph& graph, std::uint32_t variable, std::string_view name, TensorType type, Location where, bool local = false) {
   const VariableDeclaration& owner = graph.variables()[variable];
-  return graph.declare({owner.name + "/" + std::string{name}, type, kind, false, Initializer::zeros(), where, owner.device});
+  return graph.declare({owner.name + "/" + std::string{name}, type, local ? VariableKind::replica_local : owner.kind, false, Initializer::zeros(), where, owner.device});
 }
 
 // Whether weight decay applies. `vectors`: also to variables of rank 0 and 1.
@@ -146,12 +146,11 @@ inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTe
   const AnyTensor whole = graph.read(one.variable, where);
   std::vector<AnyTensor> operands{one.in_parts ? own_part(whole, where) : whole, one.gradient};
   const TensorType slot_type{replicator::detail::compute_type(whole.dtype()), operands[0].shape()};
-  const VariableKind kind = one.in_parts ? VariableKind::replica_local : VariableKind::mirrored;
   operands.insert(operands.end(), scalars.begin(), scalars.end());
   std::vector<std::uint32_t> targets;
   std::vector<DType> dtypes{result};
   for (const auto name : slots) {
-    targets.push_back(declare_slot(graph, one.variable, name, slot_type, where, kind));
+    targets.push_back(declare_slot(graph, one.variable, name, slot_type, where, one.in_parts));
     dtypes.push_back(slot_type.dtype);
     operands.push_back(graph.read(targets.back(), where));
   }

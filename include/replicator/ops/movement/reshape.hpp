@@ -2,6 +2,7 @@
 // Gives the same elements other extents: reshape, flatten, expand_dims, squeeze. Any dtype.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
@@ -28,6 +29,12 @@ Tensor<T> reshape(Tensor<T> x, std::vector<std::int64_t> extents,
     return Shape{extents};
   });
   return Tensor<T>{replicator::reshape(x.any(), shape, Location{where})};
+}
+
+// The same with a shape that is known at run time: rp::reshape(x, y.shape()).
+template <Element T, std::same_as<Shape> S>
+Tensor<T> reshape(Tensor<T> x, const S& shape, std::source_location where = std::source_location::current()) {
+  return reshape(x, std::vector<std::int64_t>(shape.begin(), shape.end()), where);
 }
 
 // [N, ...] -> [N, the product of the other extents]

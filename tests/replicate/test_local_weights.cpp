@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights that each replica trains for itself, and their mean.
+#include <catch2/catch.hpp>
+
+#include <string>
+#include <vector>
+
+#include <replicator/data/generator.hpp>
+#include <replicator/nn/batch_norm.hpp>
+#include <replicator/nn/linear.hpp>
+#include <replicator/nn/optimizers/adam.hpp>
+#include <replicator/nn/optimizers/local.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+#include "deployments.hpp"
+
+namespace test_local_weights {
+
+using namespace replicator;
+using test::error_of;
+using test::on_devices;
+
+namespace {
+
+// The gradient of "w" is the replica's id + 1.
+const auto local_step = [](ReplicaContext& replica) {
+  const auto own = replica.local_variables();
+  const auto w = replica.variable<float>("w", {2}, Initializer::zeros());
+  nn::local(nn::sgd({.learning_rate = 1, .momentum = 0.5})).minimize(replica, sum(w.read() * static_cast<float>(replica.id() + 1)));
+};
+float item(const Replicator& repl, const std::string& name, int replica) { return repl.value(name, replica).as<float>()[1]; }
+
+}  // namespace
+
+TEST_CASE("each replica trains its own weights, with no collective") {
+  Replicator repl{on_devices(3, 2)};
+  auto train = repl.replicate(local_step);
+  train.step();
+  train.step();  // momentum m = 1.5 g, w = -g - 1.5 g
+  for (int replica = 0; replica < 3; ++replica) {
+    CHECK(item(repl, "w", replica) == -2.5f * static_cast<float>(replica + 1));
+    CHECK(item(repl, "w/momentum", replica) == 1.5f * static_cast<float>(replica + 1));
+  }
+  CHECK(repl.declaration("w/momentum").kind == VariableKind::replica_local);
+  CHECK_THAT(train.explain(), !Catch::Contains("all_reduce"));
+}
+
+TEST_CASE("the mean takes weights and what the optimizer remembers, in the same step or in one of its own") {
+  Replicator repl{on_devices(3, 2)};
+  auto train = repl.replicate(local_step);
+  auto both = repl.replicate([](ReplicaContext& replica) {
+    local_step(replica);
+    nn::average_over_replicas(replica);
+  });
+  auto mean = repl.replicate([](ReplicaContext& replica) {
+    const auto own = replica.local_variables();
+    replica.variable<float>("w", {2}, Initializer::zeros());
+    nn::average_over_replicas(replica);
+  });
+  train.step();
+  mean.step();  // of -1, -2, -3; the momentum is not declared there
+  for (int replica = 0; replica < 3; ++replica) CHECK(item(repl, "w", replica) == -2);
+  CHECK(item(repl, "w/momentum", 2) == 3);
+  both.step();  // m = 1.5 g: of -2 - 1.5, -2 - 3, -2 - 4.5
+  for (int replica = 0; replica < 3; ++replica) {
+    CHECK(item(repl, "w", replica) == -5);
+    CHECK(item(repl, "w/momentum", replica) == 3);
+  }
+}
+
+TEST_CASE("one word makes the variables of layers local, and Adam's count too") {
+  Replicator repl{on_devices(2, 1)};
+  auto train = repl.replicate([](ReplicaContext& replica) {
+    const auto own = replica.local_variables();
+    const auto x = full<float>(replica, {4, 3}, static_cast<float>(replica.id()));
+    const auto y = nn::batch_norm(replica, nn::linear(replica, x, "fc", {.features = 2}), "norm");
+    nn::local(nn::adam({.learning_rate = 0.1})).minimize(replica, mean(y));
+    nn::average_over_replicas(replica, "norm");
+  });
+  train.step();
+  for (const auto& name : repl.variables()) CHECK(repl.declaration(name).kind == VariableKind::replica_local);
+  CHECK(repl.get<int>("fc.weight/updates", 1) == 1);
+  CHECK(item(repl, "norm.running_mean", 0) == item(repl, "norm.running_mean", 1));
+}
+
+TEST_CASE("mirrored variables and steps without local ones are refused with names and lines") {
+  Replicator repl{on_devices(2, 1)};
+  const auto mirrored = error_of([&] {
+    repl.replicate([](ReplicaContext& replica) {
+      const auto w = replica.variable<float>("w", {}, Initializer::zeros());
+      nn::local(nn::sgd({})).minimize(replica, w.read() * 1.0f);
+    });
+  });
+  CHECK_THAT(mirrored, Catch::Contains("minimize of nn::local at test_local_weights.cpp:") && Catch::Contains("was given \"w\", declared at test_local_weights.cpp:") &&
+                           Catch::Contains("which is mirrored: each replica would give it another value; declare it while replica.local_variables() lives"));
+  const auto averaging = error_of([&] {
+    repl.replicate([](ReplicaContext& replica) {
+      const auto own = replica.local_variables();
+      const auto w = replica.variable<float>("v", {}, Initializer::zeros());
+      nn::sgd({}).minimize(replica, w.read() * 1.0f);
+    });
+  });
+  CHECK_THAT(averaging, Catch::Contains("which is replica_local") && Catch::Contains("or train it by nn::local(optimizer)"));
+  CHECK_THAT(error_of([&] { repl.replicate([](ReplicaContext& replica) { nn::average_over_replicas(replica, "net"); }); }),
+             Catch::Contains("average_over_replicas at test_local_weights.cpp:") && Catch::Contains("found no replica-local floating variable below \"net\""));
+}
+
+}  // namespace test_local_weights
