@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <replicator/core/philox.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/ops/ops.hpp>
@@ -120,6 +121,33 @@ TEST_CASE("batch norm and ReLU computed again save the ReLU's output of every bl
   INFO(all.explanation << less.explanation);
   CHECK(said(all.explanation, use) == Approx((2 * blocks - 1) * value_bytes).epsilon(0.02));
   CHECK(said(less.explanation, use) == Approx(blocks * value_bytes).epsilon(0.03));
+}
+
+TEST_CASE("a step with attention needs memory that is linear in the length of the sequence") {
+  if (cpu::instruction_level() != cpu::InstructionLevel::avx512) {
+    WARN("skipped: the kernels of attention need AVX-512");
+    return;
+  }
+  const auto needed = [](std::int64_t places) {
+    Replicator repl{test::on_devices(1, 1)};
+    auto step = repl.replicate([](const InputContext&) { return std::vector<Array<float>>(2, Array<float>{{1}}); },
+                               [places](ReplicaContext& replica, Tensor<float>) {
+                                 const auto variable = replica.variable<float>("x", Shape{2, places, 16}, Initializer::normal(0, 1));
+                                 const auto x = variable.read();
+                                 const auto y = attention(x, x * 2.0f, x, {.causal = true});
+                                 const auto loss = mean(y * y);
+                                 nn::sgd({.learning_rate = 0.1f}).minimize(replica, loss);
+                                 return loss;
+                               });
+    const std::string text = step.explain();
+    INFO(text);
+    CHECK_THAT(text, Contains("attention gradient"));
+    return said(text, "\nmemory");
+  };
+  const double half = needed(1024), whole = needed(2048);
+  CHECK(half > 5 * 2 * 1024 * 16 * 4);
+  CHECK(whole < 2.05 * half);
+  CHECK(whole < 4 * 2048 * 2048);  // the weights of one head
 }
 
 TEST_CASE("the plan of a step whose blocks are marked with recompute keeps what is between them only, and needs less memory in all") {

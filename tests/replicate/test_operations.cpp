@@ -15,6 +15,7 @@
 #include <replicator/nn/embedding.hpp>
 #include <replicator/nn/linear.hpp>
 #include <replicator/nn/optimizers/sgd.hpp>
+#include <replicator/ops/attention.hpp>
 #include <replicator/ops/cumulative_sum.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/ops/top_k.hpp>
@@ -35,8 +36,9 @@ Tensor<float> network(ReplicaContext& replica, Tensor<std::int32_t> words) {
   const auto x = nn::embedding(replica, words, "words", {.entries = 11, .features = 16});  // [2, 8, 16]
   const auto query = nn::linear(replica, x, "query", {.features = 16});                    // [2, 8, 16]
   const auto heads = reshape(query, {2, 1, 8, 16}), keys = reshape(x, {2, 1, 8, 16});
-  const auto attention = matmul(heads, keys, {.transpose_b = true});  // [2, 1, 8, 8]
-  const auto image = reshape(matmul(attention * 0.01f, keys), {2, 8, 4, 4});
+  const auto products = matmul(heads, keys, {.transpose_b = true});  // [2, 1, 8, 8]
+  const auto seen = attention(heads, keys, keys, {.causal = true});  // [2, 1, 8, 16]
+  const auto image = reshape(matmul(products * 0.01f, keys) + seen, {2, 8, 4, 4});
   const auto doubled = nn::conv_transpose2d(replica, image, "up",
                                             {.features = 8, .kernel = {4, 4}, .stride = {2, 2}, .padding = {1, 1}});
   const auto large = upsample(relu(doubled), {2, 2}, Interpolation::bilinear);  // [2, 8, 16, 16]
@@ -75,7 +77,7 @@ Outcome train(int devices, int threads) {
 }  // namespace
 
 TEST_CASE(
-    "gather, batches of products, transposed convolution, up-sampling, sums and top_k give the same bits on any "
+    "gather, batches of products, attention, transposed convolution, up-sampling, sums and top_k give the same bits on any "
     "placement") {
   const auto serial = train(1, 1);
   CHECK(std::isfinite(serial.loss));

@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -208,6 +209,7 @@ struct EvaluateOptions {
   KernelChoice choice{};
   StepContext context{};
   std::map<std::string, AnyArray> variables{};  // values at the step's start
+  std::optional<DeviceKind> kind{};             // composite operations that it has a kernel for run as one
 };
 
 // The kernel of the highest allowed tier that takes these shapes. Throws if there is none.
@@ -278,7 +280,7 @@ inline std::vector<AnyArray> evaluate(const Graph& graph, std::span<const Value>
                                       const EvaluateOptions& options = {}) {
   Graph whole = graph;
   whole.results().assign(wanted.begin(), wanted.end());
-  whole = passes::remove_dead_code(passes::expand(whole));
+  whole = passes::remove_dead_code(passes::expand(whole, options.kind));
   std::vector<std::vector<Held>> values;
   for (const auto& node : whole.nodes()) {
     std::vector<Held> from;

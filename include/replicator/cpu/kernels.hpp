@@ -3,6 +3,7 @@
 #pragma once
 
 #include <replicator/cpu/adam_map.hpp>
+#include <replicator/cpu/attention.hpp>
 #include <replicator/cpu/convolution.hpp>
 #include <replicator/cpu/copy.hpp>
 #include <replicator/cpu/cumulative_sum.hpp>

@@ -90,6 +90,7 @@ class HostCompiler {
     options.bucket_bytes = deployment_.bucket_bytes;
     options.recompute = {deployment_.recompute_bytes};
     options.fuse_convolutions = deployment_.kernel_choice.fuse_convolutions;
+    options.kind = deployment_.devices[0].kind;
     return options;
   }
   // Options for a step of all processes, with the exchanges that resolution needs.

@@ -47,10 +47,10 @@ inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor>
   return depends;
 }
 
-// Computes the gradients of y by walking its graph backwards.
+// Computes the gradients of y by walking its graph backwards. `upstream` is the gradient of y itself: 1 unless given.
 class Differentiation {
  public:
-  Differentiation(AnyTensor y, std::span<const AnyTensor> xs, Location where)
+  Differentiation(AnyTensor y, std::span<const AnyTensor> xs, Location where, AnyTensor upstream = {})
       : graph_{y.graph()}, end_{y.value().node + 1}, where_{where}, reaches_{dependent_nodes(y, xs, where)}, adjoints_(end_) {
     const detail::LogicalDeviceScope there{graph_, graph_.node(y.value()).device};
     detail::NodeMarks marks = graph_.marks();
@@ -58,7 +58,7 @@ class Differentiation {
       if (reaches_[i]) marks.order = std::max(marks.order, graph_.node(i).marks.order);
     ++marks.order;
     const detail::ScopedValue scope{graph_.marks(), marks};
-    accumulate(y.value(), fill(graph_, y.type(), 1, where));
+    accumulate(y.value(), upstream ? upstream : fill(graph_, y.type(), 1, where));
     for (std::uint32_t i = end_; i-- > 0;) {
       if (!reaches_[i] || adjoints_[i].empty()) continue;
       add_up_parts(i);

@@ -64,6 +64,7 @@ class Graph : public detail::GraphAnchor {
       if (output.shape.too_large()) throw BuildError{std::string{node.kind()} + " at " + node.where.text() + ": " + output.shape.too_large_text()};
     if (node.device < 0) node.device = device_for(node);
     if (node.marks == detail::NodeMarks{}) node.marks = marks_;
+    if (line_) node.where = *line_;
     nodes_.push_back(std::move(node));
     return static_cast<std::uint32_t>(nodes_.size() - 1);
   }
@@ -147,6 +148,8 @@ class Graph : public detail::GraphAnchor {
 
   // The marks of nodes that are added from here on. Set them with a ScopedValue.
   detail::NodeMarks& marks() { return marks_; }
+  // The source line of all nodes that are added from here on. Empty: each has its own. Set it with a ScopedValue.
+  std::optional<Location>& line() { return line_; }
   // The type in which products of float32 tensors are computed from here on; see rp::mixed_precision.
   DType& products() { return products_; }
   // The number of a new rp::recompute region, from 1.
@@ -213,6 +216,7 @@ class Graph : public detail::GraphAnchor {
   std::uint32_t collectives_ = 0;
   std::uint32_t regions_ = 0;
   detail::NodeMarks marks_;
+  std::optional<Location> line_;
   DType products_ = DType::float32;
   Substitute substitute_ = nullptr;
   bool local_variables_ = false;

@@ -8,7 +8,7 @@
 //     std::vector<AnyTensor> gradient(const GradientContext& at) const;   // optional: one per input, empty for zero
 //     static AnyTensor sum(Graph&, std::span<const AnyTensor> results, Location);   // optional: adds up results of such operations,
 //                                                                         // of one type, where gradients meet
-//     std::vector<AnyTensor> expand(const ExpansionContext& at) const;    // optional: in terms of other operations
+//     std::vector<AnyTensor> expand(const ExpansionContext& at) const;    // optional: in terms of other operations, for devices without a kernel
 //     double work(std::span<const TensorType> inputs) const;              // optional: arithmetic operations, for explain()
 //     std::string formula(std::size_t length) const;                      // optional: what it computes, in at most so many characters
 //     static constexpr bool varies = true;    // optional: differs between replicas even on equal inputs
@@ -16,7 +16,7 @@
 //     static constexpr bool effect = true;    // optional: runs, once for each node, though nobody uses its outputs
 //     static constexpr OfWidened of_widened = OfWidened::picks;  // optional: what becomes of bfloat16 that was widened to float32
 //   };
-// It needs a registered kernel unless it has `expand` or `alias`.
+// It needs a registered kernel unless it has `expand` or `alias`. With `expand` its kernels must not decline.
 #pragma once
 
 #include <concepts>

@@ -7,9 +7,13 @@
 #include <limits>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/losses/loss.hpp>
@@ -33,10 +37,14 @@ namespace detail {
 // Causal attention with more queries is computed in blocks of about so many. A block leaves out the keys behind its last query.
 inline constexpr std::int64_t causal_block = 256;
 
-// The attention of queries `first` to first + q.shape()[-2] of a sequence.
+inline double attention_scale(const AttentionOptions& options, const Shape& queries) {
+  return options.scale.value_or(1 / std::sqrt(static_cast<double>(queries[-1])));
+}
+
+// The scaled products of queries `first` to first + q.shape()[-2] of a sequence with the keys. Hidden ones are minus infinity.
 template <FloatingElement T>
-Tensor<T> attend(Tensor<T> q, Tensor<T> k, Tensor<T> v, std::int64_t first, const AttentionOptions& options, std::source_location where) {
-  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape()[-1])));
+Tensor<T> attention_products(Tensor<T> q, Tensor<T> k, std::int64_t first, const AttentionOptions& options, std::source_location where) {
+  const double scale = attention_scale(options, q.shape());
   const auto scaled = [scale](Symbol x) { return x * scale; };
   Tensor<T> fits{map_at(q.graph(), dtype_of<T>, where, scaled, matmul(q, k, {.transpose_b = true}, where))};  // [.., T, S]
   const auto hide = [&](auto seen, const auto&... places) {
@@ -48,7 +56,14 @@ Tensor<T> attend(Tensor<T> q, Tensor<T> k, Tensor<T> v, std::int64_t first, cons
     hide([first](Symbol query, Symbol key) { return key <= query + first; }, expand_dims(queries, 1, where), keys);
   }
   if (options.mask) hide([](Symbol seen) { return seen != 0; }, *options.mask);
-  return matmul(dropout(softmax(fits, -1, where), options.dropout, where), v, where);
+  return fits;
+}
+
+// The attention of those queries.
+template <FloatingElement T>
+Tensor<T> attend(Tensor<T> q, Tensor<T> k, Tensor<T> v, std::int64_t first, const AttentionOptions& options, std::source_location where) {
+  const auto weights = softmax(attention_products(q, k, first, options, where), -1, where);
+  return matmul(dropout(weights, options.dropout, where), v, where);
 }
 
 // Causal attention in blocks of queries. The keys of a block are the first ones of the next block's.
@@ -70,11 +85,128 @@ Tensor<T> attend_in_blocks(Tensor<T> q, Tensor<T> k, Tensor<T> v, const Attentio
   return concat(blocks, -2, where);
 }
 
+// Attention in terms of other operations.
+template <FloatingElement T>
+Tensor<T> attend_in_parts(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options, std::source_location where) {
+  if (options.causal && q.shape()[-2] > causal_block) return attend_in_blocks(q, k, v, options, where);
+  return attend(q, k, v, 0, options, where);
+}
+
+// Attention in float32 without mask and dropout, as one node. Inputs: q [.., T, D], k [.., S, D], v [.., S, E], with equal leading
+// axes. Outputs: [.., T, E], and the logarithm of the sum of exp(product) for each query [.., T], for the gradient.
+struct Attention {
+  static constexpr std::string_view name = "attention";
+  bool causal = false;
+  double scale = 1;
+
+  template <class V>
+  void describe(V& v) const {
+    v("causal", causal);
+    v("scale", scale);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    TensorType y = inputs[0], log_sums = inputs[0];
+    y.shape[-1] = inputs[2].shape[-1];
+    log_sums.shape = Shape{std::span{inputs[0].shape.begin(), inputs[0].shape.rank() - 1}};
+    return {y, log_sums};
+  }
+  std::vector<AnyTensor> expand(const ExpansionContext& at) const;
+  std::vector<AnyTensor> gradient(const GradientContext& at) const;
+  // `of_depth` and `of_features` products read the queries and keys, or the values.
+  double work(std::span<const TensorType> inputs, double of_depth = 1, double of_features = 1) const {
+    const double keys = static_cast<double>(inputs[1].shape[-2]), seen = causal ? (keys + 1) / 2 : keys;
+    const double depth = static_cast<double>(inputs[0].shape[-1]), features = static_cast<double>(inputs[2].shape[-1]);
+    return 2 * static_cast<double>(inputs[0].shape.elements()) / depth * seen * (of_depth * depth + of_features * features);
+  }
+};
+
+// The gradient of Attention. Inputs: q, k, v, both outputs, and the gradient of the first output. Outputs: the gradients of q, k, v.
+struct AttentionGradient {
+  static constexpr std::string_view name = "attention gradient";
+  Attention of;
+
+  template <class V>
+  void describe(V& v) const {
+    of.describe(v);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0], inputs[1], inputs[2]}; }
+  std::vector<AnyTensor> expand(const ExpansionContext& at) const;
+  std::vector<AnyTensor> gradient(const GradientContext& at) const;
+  double work(std::span<const TensorType> inputs) const { return of.work(inputs, 3, 2); }
+};
+
+// While it lives, new nodes have this source line, and products are computed in float32.
+struct PartsScope {
+  ScopedValue<std::optional<Location>> line;
+  ScopedValue<DType> products;
+  PartsScope(Graph& graph, Location where) : line{graph.line(), where}, products{graph.products(), DType::float32} {}
+};
+
+// New names for tensors. Derivatives by one of them do not flow into another that depends on it.
+inline std::vector<AnyTensor> renamed(Graph& graph, std::span<const AnyTensor> xs, Location where) {
+  std::vector<AnyTensor> result;
+  for (const auto& x : xs) result.push_back(compute(graph, Reshape{x.shape()}, {x}, where));
+  return result;
+}
+
+// The parts of attention of q, k, v.
+inline AnyTensor parts_of(const Attention& op, std::span<const AnyTensor> in, Location where) {
+  const PartsScope scope{in[0].graph(), where};
+  return attend_in_parts(Tensor<float>{in[0]}, Tensor<float>{in[1]}, Tensor<float>{in[2]}, {.causal = op.causal, .scale = op.scale}, std::source_location::current());
+}
+// The parts of its gradient by q, k, v, where the gradient of its result is dy. They must be renamed.
+inline std::vector<AnyTensor> parts_of_gradient(const Attention& op, std::span<const AnyTensor> in, AnyTensor dy, Location where) {
+  Differentiation differentiation{parts_of(op, in, where), in.first(3), where, dy};
+  return {differentiation.of(in[0]), differentiation.of(in[1]), differentiation.of(in[2])};
+}
+
+inline std::vector<AnyTensor> Attention::expand(const ExpansionContext& at) const {
+  const auto named = renamed(at.graph, at.inputs, at.where);  // as the gradient does, so that both share their parts
+  const PartsScope scope{at.graph, at.where};
+  const auto products = attention_products(Tensor<float>{named[0]}, Tensor<float>{named[1]}, 0, {.causal = causal, .scale = scale}, std::source_location::current());
+  return {parts_of(*this, named, at.where), log_sum_exp(products)};
+}
+inline std::vector<AnyTensor> Attention::gradient(const GradientContext& at) const {
+  const auto& in = at.inputs;
+  const AnyTensor operands[] = {in[0], in[1], in[2], at.outputs[0], at.outputs[1], at.upstream[0]};
+  const auto node = add_compute(at.graph, AttentionGradient{*this}, operands, at.where);
+  return {at.graph.tensor(node, 0), at.graph.tensor(node, 1), at.graph.tensor(node, 2)};
+}
+inline std::vector<AnyTensor> AttentionGradient::expand(const ExpansionContext& at) const {
+  return parts_of_gradient(of, renamed(at.graph, at.inputs.first(3), at.where), at.inputs[5], at.where);
+}
+// As the gradient of the parts. Their results depend on q, k, v and dy; what Attention computed from these counts as such.
+inline std::vector<AnyTensor> AttentionGradient::gradient(const GradientContext& at) const {
+  const AnyTensor free[] = {at.inputs[0], at.inputs[1], at.inputs[2], at.inputs[5]};
+  const auto named = renamed(at.graph, free, at.where);
+  const auto parts = parts_of_gradient(of, named, named[3], at.where);
+  std::vector<AnyTensor> result(6);
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (!at.upstream[i]) continue;
+    Differentiation differentiation{parts[i], named, at.where, at.upstream[i]};
+    for (const std::size_t x : {0, 1, 2, 3}) {
+      auto& sum = result[x < 3 ? x : 5];
+      if (const auto* arrived = differentiation.arrived(named[x])) sum = sum ? apply(ScalarOp::add, {sum, *arrived}, at.where) : *arrived;
+    }
+  }
+  return result;
+}
+
+// Whether Attention takes these operands.
+template <FloatingElement T>
+bool is_one_node(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options) {
+  return std::is_same_v<T, float> && q.graph().products() == DType::float32 && !options.mask && options.dropout == 0 && batch_axes(q.shape()) == batch_axes(k.shape()) &&
+         batch_axes(q.shape()) == batch_axes(v.shape()) && q.shape().elements() > 0 && k.shape().elements() > 0 && v.shape().elements() > 0;
+}
+
 }  // namespace detail
 
 // softmax(q k^T scale) v: q [.., T, D], k [.., S, D], v [.., S, E] -> [.., T, E]. The leading axes (batch, heads) broadcast as in
-// NumPy. A query that sees no key gives NaN. All T S weights of a head are kept for the backward pass; rp::recompute avoids that.
-// Long causal attention leaves out most of the hidden weights: it is computed in blocks of queries.
+// NumPy. A query that sees no key gives NaN.
+//
+// On CPUs with AVX-512, float32 attention without mask and dropout is one operation, where the leading axes are equal. It keeps no
+// weights: its memory is linear in T and S. Elsewhere all T S weights of a head are kept for the backward pass, unless rp::recompute
+// avoids that. Long causal attention then leaves out most of the hidden weights: it is computed in blocks of queries.
 // Throws BuildError where the shapes do not fit. Source: Vaswani et al., "Attention is all you need", 2017, section 3.2.1.
 template <FloatingElement T>
 Tensor<T> attention(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options = {},
@@ -94,8 +226,8 @@ Tensor<T> attention(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOption
     if (!(detail::broadcast_all(both) == fits.shape))
       refuse("a mask " + options.mask->any().type().text() + " does not broadcast to their products " + fits.text());
   }
-  if (options.causal && q.shape()[-2] > detail::causal_block) return detail::attend_in_blocks(q, k, v, options, where);
-  return detail::attend(q, k, v, 0, options, where);
+  if (!detail::is_one_node(q, k, v, options)) return detail::attend_in_parts(q, k, v, options, where);
+  return Tensor<T>{compute(q.graph(), detail::Attention{options.causal, detail::attention_scale(options, q.shape())}, {q, k, v}, where)};
 }
 
 }  // namespace replicator

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -54,6 +55,7 @@ struct ResolveOptions {
   // For several processes: raises each number to the maximum over the processes. True if all processes had the same.
   std::function<bool(std::vector<std::uint32_t>&)> latest_of_processes = {};
   ConvolutionFusions fuse_convolutions = {};
+  std::optional<DeviceKind> kind = {};  // of the job's devices: what it has a kernel for is not expanded
 };
 
 // The resolved step of all local replicas. The plan is made from it.

@@ -20,7 +20,7 @@
 namespace replicator::detail {
 
 inline Graph optimised_alone(const Graph& traced, const ResolveOptions& options) {
-  const Graph condensed = condense(traced, options.recompute);
+  const Graph condensed = condense(traced, options.recompute, options.kind);
   return options.fuse_convolutions.any() ? passes::fuse_convolutions(condensed, options.fuse_convolutions) : condensed;
 }
 

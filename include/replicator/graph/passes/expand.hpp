@@ -3,6 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <iterator>
+#include <optional>
 #include <vector>
 
 #include <replicator/core/scoped_value.hpp>
@@ -11,9 +15,19 @@
 
 namespace replicator::detail::passes {
 
-// Replaces composite operations by their parts, until none is left.
-inline Graph expand(const Graph& graph) {
-  const auto composite = [](const Node& node) { return node.get<Compute>() && node.get<Compute>()->operation.has_expansion(); };
+// Whether this kind of device has a kernel for the operation.
+inline bool has_kernel(const AnyOperation& operation, DeviceKind kind) {
+  const auto& tiers = operation.slots()[static_cast<std::size_t>(kind)];
+  return std::any_of(std::begin(tiers), std::end(tiers), [](const auto& slot) { return slot.load(std::memory_order_relaxed) != nullptr; });
+}
+
+// Replaces composite operations by their parts, until only those are left that `kind`, the kind of the job's devices, has a kernel
+// for. Without a kind it replaces them all.
+inline Graph expand(const Graph& graph, std::optional<DeviceKind> kind = {}) {
+  const auto composite = [&](const Node& node) {
+    const auto* compute = node.get<Compute>();
+    return compute && compute->operation.has_expansion() && !(kind && has_kernel(compute->operation, *kind));
+  };
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), composite)) return graph;
   Rewriter rewriter{graph};
   for (std::uint32_t i = 0; i < graph.nodes().size(); ++i) {
@@ -30,7 +44,7 @@ inline Graph expand(const Graph& graph) {
     for (const auto& output : node.get<Compute>()->operation.expand({rewriter.to(), inputs, node.where})) outputs.push_back(output.value());
     rewriter.replace(i, std::move(outputs));
   }
-  return expand(std::move(rewriter).finish());
+  return expand(std::move(rewriter).finish(), kind);
 }
 
 }  // namespace replicator::detail::passes

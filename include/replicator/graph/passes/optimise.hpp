@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pipeline of passes on one replica's graph. It does not depend on the placement: each graph is optimised by itself.
+// The pipeline of passes on one replica's graph. It does not depend on the placement: each graph is optimised by itself. It only
+// depends on the kind of the devices, which is the same for all devices of a job.
 #pragma once
+
+#include <optional>
 
 #include <replicator/graph/passes/common_subexpressions.hpp>
 #include <replicator/graph/passes/dead_code.hpp>
@@ -15,16 +18,16 @@
 
 namespace replicator::detail {
 
-// Computes the same values with operations that have kernels, each value once.
-inline Graph simplify(const Graph& graph) {
+// Computes the same values with operations that have kernels on this kind of device, each value once.
+inline Graph simplify(const Graph& graph, std::optional<DeviceKind> kind = {}) {
   using namespace passes;
   const auto stored = [](const Graph& g) { return remove_dead_code(merge_common(drop_round_trips(narrow(g)))); };  // works on bfloat16 as stored
-  return stored(round_late(stored(remove_dead_code(expand(graph)))));
+  return stored(round_late(stored(remove_dead_code(expand(graph, kind)))));
 }
 
 // Then reduces memory and memory traffic.
-inline Graph condense(const Graph& graph, const passes::RecomputeOptions& options = {}) {
-  return passes::fuse(passes::recompute(simplify(graph), options));
+inline Graph condense(const Graph& graph, const passes::RecomputeOptions& options = {}, std::optional<DeviceKind> kind = {}) {
+  return passes::fuse(passes::recompute(simplify(graph, kind), options));
 }
 
 // All passes on a replica's graph.

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of attention and of its gradient, which keep no weights. The expected values are those of attention in float64,
+// which is made of products and a softmax.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include <replicator/cpu/attention.hpp>
+#include <replicator/graph/passes/optimise.hpp>
+#include <replicator/ops/attention.hpp>
+#include <replicator/ops/recompute.hpp>
+
+#include "../support/cases.hpp"
+#include "../support/evaluate.hpp"
+
+namespace test_attention_tiles {
+
+using namespace replicator;
+using namespace replicator::detail;
+using namespace replicator::test;
+
+namespace {
+
+bool has_tiles() {
+  if (cpu::instruction_level() == cpu::InstructionLevel::avx512) return true;
+  WARN("skipped: the kernels of attention need AVX-512");
+  return false;
+}
+
+struct Sizes {
+  Shape batch;
+  std::int64_t queries, keys, depth, features;
+  bool causal;
+
+  Shape of(std::int64_t rows, std::int64_t columns) const {
+    Shape shape = batch;
+    shape.push_back(rows), shape.push_back(columns);
+    return shape;
+  }
+};
+
+template <Element T>
+AnyArray converted_to(const Array<double>& from) {
+  Array<T> result{from.shape()};
+  for (std::int64_t i = 0; i < from.size(); ++i) result[i] = static_cast<T>(from[i]);
+  return result.any();
+}
+
+// Inputs q, k, v, and the gradients of the result, q, k and v.
+std::vector<Array<double>> random_inputs(const Sizes& s) {
+  const Shape shapes[] = {s.of(s.queries, s.depth), s.of(s.keys, s.depth), s.of(s.keys, s.features),
+                          s.of(s.queries, s.features), s.of(s.queries, s.depth), s.of(s.keys, s.depth), s.of(s.keys, s.features)};
+  std::vector<Array<double>> result;
+  for (const Shape& shape : shapes) result.push_back(random_array<double>(shape, 50 + result.size()));
+  for (auto& value : result[0]) value *= 3;  // so that weights differ much
+  return result;
+}
+
+// y, its gradients by q, k, v in the direction of the fourth input, and with `second` the gradients of these, by q, k, v and that
+// input, in the direction of the others.
+template <Element T>
+std::vector<AnyArray> attended(const std::vector<Array<double>>& inputs, const AttentionOptions& options, bool second = false, int threads = 1) {
+  Graph graph;
+  std::vector<AnyArray> arrays;
+  std::vector<Tensor<T>> in;
+  for (const auto& array : inputs) {
+    arrays.push_back(converted_to<T>(array));
+    in.push_back(Tensor<T>{input(graph, arrays.back().type(), static_cast<std::uint32_t>(in.size()))});
+  }
+  const auto y = attention(in[0], in[1], in[2], options);
+  const std::vector<Tensor<T>> of_first{in[0], in[1], in[2]}, of_second{in[0], in[1], in[2], in[3]};
+  const auto first = gradients(sum(y * in[3]), of_first);
+  std::vector<Value> wanted{y.any().value()};
+  for (const auto& gradient : first) wanted.push_back(gradient.any().value());
+  if (second)
+    for (const auto& gradient : gradients(sum(first[0] * in[4]) + sum(first[1] * in[5]) + sum(first[2] * in[6]), of_second)) wanted.push_back(gradient.any().value());
+  return evaluate(graph, wanted, arrays, {.threads = threads, .kind = DeviceKind::cpu});
+}
+
+void check_close(const std::vector<AnyArray>& found, const std::vector<AnyArray>& expected, double most) {
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CAPTURE(i);
+    CHECK(largest_difference(found[i], expected[i]) < most);
+  }
+}
+
+template <class Op>
+int count(const Graph& graph) {
+  int result = 0;
+  for (const auto& node : graph.nodes()) result += operation_of<Op>(node) != nullptr;
+  return result;
+}
+
+// A graph of attention and its gradients in float32.
+Graph traced(const AttentionOptions& options, const Shape& shape = {2, 8, 4}) {
+  Graph graph;
+  std::vector<Tensor<float>> in;
+  for (std::uint32_t i = 0; i < 3; ++i) in.push_back(Tensor<float>{input(graph, {DType::float32, shape}, i)});
+  const auto y = attention(in[0], in[1], in[2], options);
+  for (const auto& gradient : gradients(sum(y * y), in)) graph.results().push_back(gradient.any().value());
+  return graph;
+}
+
+}  // namespace
+
+TEST_CASE("attention without stored weights, and its gradients, are those of the formula for any sizes") {
+  if (!has_tiles()) return;
+  const Sizes sizes = GENERATE(values<Sizes>({{{}, 1, 1, 1, 1, true},
+                                              {{3}, 7, 7, 8, 8, true},
+                                              {{2}, 64, 64, 64, 64, true},
+                                              {{2}, 65, 65, 80, 64, true},
+                                              {{1, 2}, 257, 257, 64, 64, true},
+                                              {{1}, 130, 130, 128, 17, true},
+                                              {{}, 1, 200, 8, 128, false},
+                                              {{2}, 7, 65, 1, 33, false},
+                                              {{2, 2}, 65, 7, 80, 8, false},
+                                              {{1}, 64, 128, 128, 128, false},
+                                              {{1}, 257, 80, 16, 1, false}}));
+  CAPTURE(sizes.batch.text(), sizes.queries, sizes.keys, sizes.depth, sizes.features, sizes.causal);
+  const auto inputs = random_inputs(sizes);
+  const AttentionOptions options{.causal = sizes.causal};
+  check_close(attended<float>(inputs, options), attended<double>(inputs, options), 1e-5);
+}
+
+TEST_CASE("attention without stored weights has the gradients of its gradients") {
+  if (!has_tiles()) return;
+  const bool causal = GENERATE(false, true);
+  const auto inputs = random_inputs({{2}, 70, 70, 8, 5, causal});
+  const AttentionOptions options{.causal = causal, .scale = 0.5};
+  check_close(attended<float>(inputs, options, true), attended<double>(inputs, options, true), 1e-4);
+}
+
+TEST_CASE("attention without stored weights takes any scale, products that overflow, and NaN in one query") {
+  if (!has_tiles()) return;
+  auto inputs = random_inputs({{1}, 70, 70, 4, 4, true});
+  for (const double scale : {0.0, -2.0, 8.0}) check_close(attended<float>(inputs, {.causal = true, .scale = scale}), attended<double>(inputs, {.causal = true, .scale = scale}), 2e-5);
+  for (std::int64_t key = 0; key < 70; ++key) inputs[1][4 * key] = 1;
+  inputs[0][4 * 69] = 1e38, inputs[1][4 * 3] = -1e38;  // this key has no weight for the last query
+  const auto overflow = attended<float>(inputs, {.causal = true, .scale = 1});
+  for (const double value : doubles(overflow[0])) CHECK(std::isfinite(value));
+  inputs[0][4 * 10] = std::nan("");
+  const auto found = doubles(attended<float>(inputs, {.causal = true})[0]);
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::isnan(found[i]) == (i / 4 == 10));
+}
+
+TEST_CASE("products with a whole tile of keys that are minus infinity leave the weights to the other tiles") {
+  if (!has_tiles()) return;
+  Graph graph;
+  Array<float> q{{1, 1}, {1}}, k{{65, 1}}, v{{65, 1}};
+  for (std::int64_t i = 0; i < 65; ++i) k[i] = i < 64 ? -std::numeric_limits<float>::infinity() : 1.0f, v[i] = static_cast<float>(i);
+  const auto y = attention(input(graph, q, 0), input(graph, k, 1), input(graph, v, 2));
+  CHECK(doubles(evaluate(y, std::vector{q.any(), k.any(), v.any()}, {.kind = DeviceKind::cpu})) == std::vector<double>{64});
+}
+
+TEST_CASE("queries, keys and values may depend on each other") {
+  if (!has_tiles()) return;
+  const auto gradient_of = [&]<class T>(T) {
+    Graph graph;
+    const AnyArray x = converted_to<T>(random_array<double>({2, 20, 4}, 3));
+    const Tensor<T> in{input(graph, x.type(), 0)};
+    const auto slope = gradient(sum(attention(in, in * in, in + in, {.causal = true}) * in), in);
+    return evaluate(gradient(sum(slope * slope), in).any(), std::vector{x}, {.kind = DeviceKind::cpu});
+  };
+  CHECK(largest_difference(gradient_of(float{}), gradient_of(double{})) < 1e-4);
+}
+
+TEST_CASE("the number of threads changes no bit of attention and its gradients") {
+  if (!has_tiles()) return;
+  const bool causal = GENERATE(false, true);
+  const auto inputs = random_inputs({{5}, 150, 150, 24, 24, causal});
+  const auto one = attended<float>(inputs, {.causal = causal});
+  for (const int threads : {2, 3, 8}) {
+    const auto more = attended<float>(inputs, {.causal = causal}, false, threads);
+    for (std::size_t i = 0; i < one.size(); ++i) CHECK(std::memcmp(one[i].data(), more[i].data(), one[i].size_bytes()) == 0);
+  }
+}
+
+TEST_CASE("float32 attention is one operation where the devices have a kernel for it, and its parts elsewhere") {
+  for (const auto kind : {std::optional<DeviceKind>{}, std::optional{DeviceKind::cuda}}) {
+    const Graph graph = simplify(traced({}), kind);
+    CHECK(count<Attention>(graph) + count<AttentionGradient>(graph) == 0);
+    CHECK(count<Matmul>(graph) == 6);  // the products of the forward pass are there once
+  }
+  if (!has_tiles()) return;
+  const Graph graph = simplify(traced({.causal = true}), DeviceKind::cpu);
+  CHECK(count<Attention>(graph) == 1);
+  CHECK(count<AttentionGradient>(graph) == 1);
+  CHECK(count<Matmul>(graph) == 0);
+}
+
+TEST_CASE("a mask, dropout, broadcast heads, no queries and products in bfloat16 make attention of its parts") {
+  Graph graph;
+  const auto of = [&](Shape shape) { return Tensor<float>{input(graph, {DType::float32, shape}, 0)}; };
+  const auto x = of({2, 8, 4});
+  const auto is_one_node = [&](Tensor<float> y) { return operation_of<Attention>(graph.node(y.any().value())) != nullptr; };
+  CHECK(is_one_node(attention(x, x, x)));
+  CHECK_FALSE(is_one_node(attention(x, x, x, {.mask = Tensor<bool>{input(graph, {DType::boolean, {8}}, 1)}})));
+  CHECK_FALSE(is_one_node(attention(x, x, x, {.dropout = 0.5})));
+  CHECK_FALSE(is_one_node(attention(x, of({1, 8, 4}), of({1, 8, 4}))));
+  CHECK_FALSE(is_one_node(attention(of({2, 0, 4}), x, x)));
+  const auto mixed = mixed_precision(graph);
+  CHECK_FALSE(is_one_node(attention(x, x, x)));
+}
+
+TEST_CASE("attention inside rp::recompute is computed again for the backward pass, with the same bits") {
+  if (!has_tiles()) return;
+  const auto made = [](bool again) {
+    Graph graph;
+    const Tensor<float> x{input(graph, {DType::float32, {2, 70, 8}}, 0)};
+    const auto block = [](Tensor<float> v) { return attention(v, v * v, v, {.causal = true}) * 2.0f; };
+    const auto y = again ? recompute(block)(x) : block(x);
+    const auto loss = sum(y * y);
+    graph.results() = {loss.any().value(), gradient(loss, x).any().value()};
+    return condense(graph, {.smallest = 0}, DeviceKind::cpu);
+  };
+  const Graph kept = made(false), again = made(true);
+  CHECK(count<Attention>(kept) == 1);
+  CHECK(count<Attention>(again) == 2);
+  const std::vector inputs{random_array<float>({2, 70, 8}, 1).any()};
+  const auto a = evaluate(kept, inputs, {.kind = DeviceKind::cpu}), b = evaluate(again, inputs, {.kind = DeviceKind::cpu});
+  CHECK(std::memcmp(a[1].data(), b[1].data(), a[1].size_bytes()) == 0);
+}
+
+TEST_CASE("attention counts the arithmetic of its products: half of it where it is causal") {
+  const TensorType inputs[] = {{DType::float32, {3, 10, 4}}, {DType::float32, {3, 20, 4}}, {DType::float32, {3, 20, 6}}};
+  CHECK(AnyOperation{Attention{}}.work(inputs) == 3 * 2 * 10 * 20 * (4 + 6));
+  CHECK(AnyOperation{AttentionGradient{}}.work(inputs) == 3 * 2 * 10 * 20 * (3 * 4 + 2 * 6));
+  const TensorType square[] = {inputs[0], inputs[0], inputs[0]};
+  CHECK(AnyOperation{Attention{.causal = true}}.work(square) == 3 * 2 * (10 * 11 / 2) * (4 + 4));
+}
+
+}  // namespace test_attention_tiles
