@@ -73,6 +73,21 @@ TEST_CASE("float functions are within one unit in the last place") {
   ERROR_BELOW(float, cos, 1, -1e5, 1e5);
 }
 
+TEST_CASE("exp of every kind of float is within one unit in the last place") {
+  double worst = 0;
+  float at = 0;
+  for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 1021) {  // a prime stride over all floats
+    const auto x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    const double error = error_of(vm::exp(x), std::exp(static_cast<long double>(x)));
+    if (error > worst) worst = error, at = x;
+  }
+  CAPTURE(at);
+  CHECK(worst < 1);
+  const float largest = 0x1.62e42ep6f;  // the largest number whose exp is finite
+  CHECK(vm::exp(largest) == std::exp(largest));
+  CHECK(vm::exp(std::nextafter(largest, 100.0f)) == std::numeric_limits<float>::infinity());
+}
+
 TEST_CASE("double functions are within one unit in the last place, tanh within three") {
   ERROR_BELOW(double, exp, 1, -745, 709.7);
   ERROR_BELOW(double, log, 1, 1e-320, 1e308);
