@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <bit>
 #include <cmath>
+#include <vector>
 
 #include <replicator/core/philox.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
+#include <replicator/cpu/loops/tile_terms.hpp>
 
 namespace test_vector_math {
 
@@ -71,6 +74,21 @@ TEST_CASE("float functions are within one unit in the last place") {
   ERROR_BELOW(float, sin, 1, -1e5, 1e5);
   ERROR_BELOW(float, sin, 1, 1e-10, 4);
   ERROR_BELOW(float, cos, 1, -1e5, 1e5);
+}
+
+TEST_CASE("exp of every kind of float is within one unit in the last place") {
+  double worst = 0;
+  float at = 0;
+  for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 1021) {  // a prime stride over all floats
+    const auto x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    const double error = error_of(vm::exp(x), std::exp(static_cast<long double>(x)));
+    if (error > worst) worst = error, at = x;
+  }
+  CAPTURE(at);
+  CHECK(worst < 1);
+  const float largest = 0x1.62e42ep6f;  // the largest number whose exp is finite
+  CHECK(vm::exp(largest) == std::exp(largest));
+  CHECK(vm::exp(std::nextafter(largest, 100.0f)) == std::numeric_limits<float>::infinity());
 }
 
 TEST_CASE("double functions are within one unit in the last place, tanh within three") {
@@ -145,6 +163,50 @@ TEMPLATE_TEST_CASE("every lane and every level without FMA gives the bits of the
       CHECK(std::memcmp(moved, out + shift, sizeof(moved)) == 0);
     }
   }
+}
+
+TEST_CASE("a sigmoid and exp of a difference are one loop, with the bits of their operations") {
+  using enum ScalarOp;
+  constexpr std::size_t n = 256;
+  static std::vector<std::vector<float>> inputs(2, std::vector<float>(n));
+  PhiloxStream random{7, 8};
+  for (auto& input : inputs)
+    for (auto& x : input) x = static_cast<float>(60 * random.uniform() - 30);
+  std::copy(special_values<float>().begin(), special_values<float>().end(), inputs[0].begin());
+  const auto operand = [](const std::vector<float>& of) { return cpu::TileOperand{reinterpret_cast<const std::byte*>(of.data()), 64}; };
+  const auto run = [&](cpu::TileOp op, const std::vector<float>& a, const std::vector<float>& b, const std::vector<float>& c) {
+    std::vector<float> result(n);
+    cpu::tile_loop(DType::float32, op, cpu::instruction_level())(result.data(), operand(a), operand(b), operand(c), n);
+    return result;
+  };
+  const auto check = [&](const Expression& e, cpu::TileOp whole) {
+    std::vector<std::vector<float>> values;  // instruction by instruction
+    for (const auto& f : e.code) {
+      if (f.op == ScalarOp::input) values.push_back(inputs[f.a]);
+      else if (f.op == ScalarOp::constant) values.emplace_back(n, static_cast<float>(std::bit_cast<double>(f.bits)));
+      else values.push_back(run(static_cast<cpu::TileOp>(f.op), values[f.a], values[f.b], values[f.c]));
+    }
+    const auto term = cpu::tile_terms(e)[e.outputs[0]];
+    REQUIRE(term.op == whole);
+    const auto got = run(whole, values[term.operand[0]], values[term.operand[1]], values[term.operand[1]]);
+    for (std::size_t i = 0; i < n; ++i) {
+      const float want = values[e.outputs[0]][i];
+      CAPTURE(inputs[0][i], got[i], want);
+      CHECK(((std::isnan(got[i]) && std::isnan(want)) || std::bit_cast<std::uint32_t>(got[i]) == std::bit_cast<std::uint32_t>(want)));
+    }
+  };
+  Expression sigmoid;
+  const auto x = sigmoid.input(0), one = sigmoid.constant(1);
+  const auto z = sigmoid.apply(exponential, sigmoid.apply(negate, sigmoid.apply(absolute, x)));
+  const auto part = sigmoid.apply(select, sigmoid.apply(less, x, sigmoid.constant(0)), z, one);
+  sigmoid.outputs = {sigmoid.apply(divide, part, sigmoid.apply(add, one, z))};
+  check(sigmoid, cpu::TileOp::sigmoid);
+  sigmoid.outputs.push_back(z);  // another use of a part
+  CHECK(cpu::tile_terms(sigmoid)[sigmoid.outputs[0]].op == static_cast<cpu::TileOp>(divide));
+
+  Expression below;
+  below.outputs = {below.apply(exponential, below.apply(subtract, below.input(0), below.input(1)))};
+  check(below, cpu::TileOp::subtract_then_exponential);
 }
 
 }  // namespace test_vector_math

@@ -18,6 +18,7 @@
 #include <replicator/graph/graph_digest.hpp>
 #include <replicator/graph/node_text.hpp>
 #include <replicator/graph/passes/optimise.hpp>
+#include <replicator/ops/activation.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/mixed_precision.hpp>
 #include <replicator/ops/movement/transpose.hpp>
@@ -26,7 +27,7 @@
 #include <replicator/ops/reduce.hpp>
 #include <replicator/resolve/collective_calls.hpp>
 
-#include "../support/evaluate.hpp"
+#include "../support/run_graph.hpp"
 
 namespace test_passes {
 
@@ -34,33 +35,6 @@ using namespace replicator;
 using namespace replicator::detail;
 
 namespace {
-
-// Runs Map and Reduce by the library's kernels, where the evaluator of the tests would interpret them.
-std::vector<AnyArray> run(const Graph& graph, const std::vector<AnyArray>& inputs) {
-  std::vector<std::vector<AnyArray>> values;
-  for (const auto& node : graph.nodes()) {
-    auto& outputs = values.emplace_back();
-    if (const auto* input = node.get<Input>()) {
-      outputs.push_back(inputs.at(input->index));
-    } else if (const auto* constant = node.get<Constant>()) {
-      outputs.push_back(*constant->array);
-    } else {
-      std::vector<test::Held> from;
-      for (const auto input : node.inputs) from.push_back(test::held(values[input.node][input.output]));
-      const auto& operation = node.get<Compute>()->operation;
-      if (operation.alias()) {
-        outputs.emplace_back(node.outputs[0]);
-        std::memcpy(outputs[0].data(), from[0].data(), outputs[0].size_bytes());
-        continue;
-      }
-      for (const auto& result : test::run_kernel(operation, std::move(from), node.outputs, {KernelTier::user}))
-        outputs.push_back(test::array_of(result));
-    }
-  }
-  std::vector<AnyArray> results;
-  for (const auto result : graph.results()) results.push_back(values[result.node][result.output]);
-  return results;
-}
 
 bool same_bits(const std::vector<AnyArray>& a, const std::vector<AnyArray>& b) {
   if (a.size() != b.size()) return false;
@@ -149,7 +123,7 @@ void require_bits_kept(const Graph& graph, const Graph& changed) {
   std::vector<AnyArray> inputs;
   for (const Shape& shape : {Shape{6, 5}, Shape{5}, Shape{}})
     inputs.push_back(test::random_array<float>(shape, inputs.size()).any());
-  RC_ASSERT(same_bits(run(changed, inputs), run(graph, inputs)));
+  RC_ASSERT(same_bits(test::run_graph(changed, inputs), test::run_graph(graph, inputs)));
 }
 
 void require_kept_and_idempotent(const Pass& pass) {
@@ -293,8 +267,8 @@ TEST_CASE("what is rounded and handed on where a relu was positive is rounded af
   REQUIRE(rc::check([] {
     const auto graph = masked_gradient();
     const std::vector<AnyArray> inputs{draw_floats(), draw_floats(), draw_floats()};
-    RC_ASSERT(same_bits(run(passes::round_late(passes::drop_round_trips(graph)), inputs), run(graph, inputs)));
-    RC_ASSERT(same_bits(run(optimise(graph), inputs), run(graph, inputs)));
+    RC_ASSERT(same_bits(test::run_graph(passes::round_late(passes::drop_round_trips(graph)), inputs), test::run_graph(graph, inputs)));
+    RC_ASSERT(same_bits(test::run_graph(optimise(graph), inputs), test::run_graph(graph, inputs)));
   }));
 }
 
@@ -303,7 +277,7 @@ TEST_CASE("the sum that arrives at a relu, its rounding and its mask are one pas
   std::vector<std::string> stored;
   for (const auto& node : graph.nodes())
     if (const auto* map = operation_of<Map>(node); map && map->dtypes[0] == DType::bfloat16) stored.push_back(map->formula(100));
-  CHECK(stored == std::vector<std::string>{"relu(x0)", "select(less_equal(x0, 0), 0, add(mul(x2, x1), mul(x2, x3)))"});
+  CHECK(stored == std::vector<std::string>{"relu(x0)", "select(less_equal(x0, 0), 0, add(x1, x2))"});
 }
 
 TEST_CASE("what is looked at once it is rounded stays rounded before") {
@@ -344,7 +318,7 @@ TEST_CASE("what picks elements of bfloat16, or rounds what it computes of it, is
     auto values = test::random_array<bfloat16>(x.shape(), 1);
     for (auto& value : values) value = std::floor(value * 3);  // maxima tie
     const std::vector<AnyArray> inputs{values.any(), test::random_array<float>(pooled.shape(), 2).any()};
-    RC_ASSERT(same_bits(run(simple, inputs), run(graph, inputs)));
+    RC_ASSERT(same_bits(test::run_graph(simple, inputs), test::run_graph(graph, inputs)));
     RC_ASSERT(digest_of(simplify(simple)) == digest_of(simple));
     for (const auto& node : simple.nodes()) {
       if (operation_of<MaxPool>(node)) RC_ASSERT(node.outputs[0].dtype == DType::bfloat16);
@@ -448,6 +422,36 @@ TEST_CASE("reductions are merged over a chain of any length between them") {
   for (int i = 0; i < 200000; ++i) y = transpose(y, {1, 0});
   graph.results() = {sum(x, {0}).any().value(), sum(x * y, {0}).any().value()};
   CHECK(count<Reduce>(passes::merge_reduces(passes::fuse(graph))) == 1);
+}
+
+TEST_CASE("fusion takes in numbers that are the same everywhere, and leaves out products with one") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, {6, 5}}, 0)}, u{test::input(graph, {DType::float32, {6, 5}}, 1)};
+  const std::vector<AnyTensor> by{x.any()};
+  graph.results().push_back(gradients(sum(tanh(x) * u).any(), by)[0].value());  // begins with 1, reshaped and repeated
+  const Graph fused = optimise(graph);
+  std::size_t maps = 0;
+  for (const auto& node : fused.nodes()) {
+    CHECK_FALSE(operation_of<Reshape>(node));
+    if (const auto* map = operation_of<Map>(node)) {
+      ++maps;
+      CHECK(map->expression->inputs == 2);
+    }
+  }
+  CHECK(maps == 1);
+  const std::vector<AnyArray> inputs{test::random_array<float>({6, 5}, 1).any(), test::random_array<float>({6, 5}, 2).any()};
+  CHECK(same_bits(test::run_graph(fused, inputs), test::run_graph(graph, inputs)));
+}
+
+TEST_CASE("fusion takes in a value whose users became one") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, {40}}, 0)}, u{test::input(graph, {DType::float32, {40}}, 1)};
+  const std::vector<AnyTensor> by{x.any()};
+  graph.results().push_back(gradients(sum(silu(x) * u).any(), by)[0].value());  // reads the sigmoid three times
+  const Graph single = simplify(graph), fused = optimise(graph);
+  CHECK(fused.nodes().size() == 3);
+  const std::vector<AnyArray> inputs{test::random_array<float>({40}, 1).any(), test::random_array<float>({40}, 2).any()};
+  CHECK(same_bits(test::run_graph(fused, inputs), test::run_graph(single, inputs)));  // a sigmoid is one loop in one of them
 }
 
 }  // namespace test_passes

@@ -10,8 +10,6 @@
 // O(n^2) memory", 2021; Dao et al., "FlashAttention", 2022.
 #pragma once
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,12 +18,15 @@
 #include <memory>
 #include <span>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/cpu/loops/rectangle.hpp>
 #include <replicator/cpu/loops/small_product.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/attention.hpp>
+
+#if defined(__x86_64__)
 
 namespace replicator::detail::cpu {
 
@@ -35,7 +36,7 @@ inline constexpr std::int64_t attention_tile = 64;  // queries, and keys
 
 // exp(x) for x that are not much above 0, to 2 units of the last place. Below -104 it is 0. NaN stays NaN.
 // Source of the polynomial: Cephes, expf (Moshier).
-[[gnu::target("avx512f"), gnu::always_inline]] inline __m512 exp_of_negative(__m512 x) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline __m512 exp_of_negative(__m512 x) {
   const __m512 clamped = _mm512_maskz_max_ps(all_lanes, _mm512_set1_ps(-120.0f), x);  // gives x where it is NaN
   const __m512 rounder = _mm512_set1_ps(12582912.0f);                                 // 1.5 * 2^23: the sum is rounded to an integer
   const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(clamped, _mm512_set1_ps(1.44269504088896341f), rounder), rounder);
@@ -57,14 +58,14 @@ struct AttentionPart {
   bool diagonal;
 };
 
-[[gnu::target("avx512f"), gnu::always_inline]] inline __m512 hide_later(__m512 fits, std::int64_t key) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline __m512 hide_later(__m512 fits, std::int64_t key) {
   return _mm512_mask_mov_ps(fits, static_cast<__mmask16>((1u << key) - 1), _mm512_set1_ps(-std::numeric_limits<float>::infinity()));
 }
 
 // Turns products into weights that add up to `sums`, where the largest scaled product so far is `largest`. What was weighed before
 // is to be multiplied by `factors`.
-[[gnu::target("avx512f")]] inline void weigh(float* fits, const AttentionPart& part, std::int64_t vectors, float scale, float* largest, float* sums,
-                                             float* factors) {
+[[REPLICATOR_AVX512]] inline void weigh(float* fits, const AttentionPart& part, std::int64_t vectors, float scale, float* largest, float* sums,
+                                        float* factors) {
   const __m512 scales = _mm512_set1_ps(scale);
   for (std::int64_t v = part.first_vector; v < vectors; ++v) {
     float* const column = fits + v * tile_group;
@@ -94,8 +95,8 @@ struct AttentionPart {
 }
 
 // Turns products into weights, and the gradients of weights into the gradients of the unscaled products.
-[[gnu::target("avx512f")]] inline void weigh_back(float* fits, float* slopes, const AttentionPart& part, std::int64_t vectors, const float* log_sums,
-                                                  const float* means, float scale) {
+[[REPLICATOR_AVX512]] inline void weigh_back(float* fits, float* slopes, const AttentionPart& part, std::int64_t vectors, const float* log_sums,
+                                             const float* means, float scale) {
   const __m512 scales = _mm512_set1_ps(scale);
   for (std::int64_t v = part.first_vector; v < vectors; ++v) {
     const bool hides = part.diagonal && v == part.first_vector;
@@ -113,7 +114,7 @@ struct AttentionPart {
 
 // rows[i] *= factors[i], or its inverse.
 template <bool inverse>
-[[gnu::target("avx512f")]] inline void scale_rows(float* rows, const float* factors, std::int64_t count, std::int64_t columns) {
+[[REPLICATOR_AVX512]] inline void scale_rows(float* rows, const float* factors, std::int64_t count, std::int64_t columns) {
   const auto rest = static_cast<__mmask16>((1 << columns % tile_group) - 1);
   for (std::int64_t i = 0; i < count; ++i, rows += columns) {
     const __m512 factor = _mm512_set1_ps(inverse ? 1 / factors[i] : factors[i]);
@@ -124,7 +125,7 @@ template <bool inverse>
 }
 
 // The sum of a[i] b[i].
-[[gnu::target("avx512f")]] inline float dot(const float* a, const float* b, std::int64_t count) {
+[[REPLICATOR_AVX512]] inline float dot(const float* a, const float* b, std::int64_t count) {
   __m512 sum = _mm512_setzero_ps();
   std::int64_t i = 0;
   for (; i + tile_group <= count; i += tile_group) sum = _mm512_fmadd_ps(_mm512_loadu_ps(a + i), _mm512_loadu_ps(b + i), sum);
@@ -300,3 +301,5 @@ inline const bool attention_registered = instruction_level() == InstructionLevel
                                          register_kernel<AttentionGradient>(DeviceKind::cpu, KernelTier::reference, &attention_gradient_tiles);
 
 }  // namespace replicator::detail::cpu
+
+#endif

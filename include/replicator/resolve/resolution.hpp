@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <replicator/graph/passes/fuse_rows.hpp>
 #include <replicator/graph/passes/optimise.hpp>
 #include <replicator/ops/fusion/fuse_convolutions.hpp>
 #include <replicator/resolve/uniformity.hpp>
@@ -56,6 +57,7 @@ struct ResolveOptions {
   std::function<bool(std::vector<std::uint32_t>&)> latest_of_processes = {};
   ConvolutionFusions fuse_convolutions = {};
   std::optional<DeviceKind> kind = {};  // of the job's devices: what it has a kernel for is not expanded
+  passes::RowsOptions fuse_rows = {};
 };
 
 // The resolved step of all local replicas. The plan is made from it.

@@ -30,6 +30,8 @@ struct AccumulateLoops {
   // Gives the bits of accumulate and fold. Null where there is no such loop; the second is for rows stored as bfloat16.
   void (*reduce_units)(float* results, const std::byte* rows, std::int64_t unit, std::int64_t count, std::int64_t lanes) = nullptr;
   void (*reduce_stored_units)(float* results, const std::byte* rows, std::int64_t unit, std::int64_t count, std::int64_t lanes) = nullptr;
+  // The same over the products of two such arrays, summed. Each product is rounded before it is added.
+  void (*sum_product_units)(float* results, const float* a, const float* b, std::int64_t unit, std::int64_t count, std::int64_t lanes) = nullptr;
 };
 
 namespace detail {
@@ -178,7 +180,7 @@ template <ReduceKind kind>
 void take_float_loops(AccumulateLoops& loops, InstructionLevel level) {
   if (level == InstructionLevel::avx512) {
     loops.accumulate = kind == ReduceKind::sum ? &sum_avx512 : &accumulate_avx512<kind, float>;
-    if (kind == ReduceKind::sum) loops.accumulate_stored = &sum_stored_avx512;
+    if (kind == ReduceKind::sum) loops.accumulate_stored = &sum_stored_avx512, loops.sum_product_units = &sum_product_units;
     loops.fold = &fold_avx512<kind>;
     loops.reduce_units = &reduce_units<kind, float>;
     loops.reduce_stored_units = &reduce_units<kind, bfloat16>;

@@ -70,6 +70,25 @@ inline bool is_linear(const std::vector<OperandLoop>& loops) {
   return loops.size() == 1 && (loops[0].stride == 1 || loops[0].extent == 1);
 }
 
+namespace detail {
+// to[i] = from[(inside + i) / run] for i < count. Writes whole groups of 16, so up to 15 elements more.
+[[gnu::always_inline]] inline void repeat_rows(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
+  for (std::int64_t left = run - inside; count > 0; count -= left, to += left, ++from, left = run) {
+    left = std::min(left, count);
+    const float value = *from;
+    for (std::int64_t i = 0; i < left; i += tile_group)
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < tile_group; ++j) to[i + j] = value;
+  }
+}
+inline void repeat_rows_baseline(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
+  repeat_rows(to, from, run, inside, count);
+}
+[[REPLICATOR_AVX512]] inline void repeat_rows_avx512(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
+  repeat_rows(to, from, run, inside, count);
+}
+}  // namespace detail
+
 // Presents a broadcast operand to tile loops, one stretch of the domain at a time. A pattern that repeats every 16 elements is
 // presented as one group: the constant of a channel, or the 16 channels of a block. Other patterns are written to a buffer.
 class BroadcastOperand {
@@ -80,6 +99,8 @@ class BroadcastOperand {
     const bool repeats = loops_.back().stride != 0 && loops_.size() > 1 && loops_[loops_.size() - 2].stride == 0;
     period_ = loops_.back().stride == 0 ? 1 : run_;
     stretch_ = repeats ? run_ * loops_[loops_.size() - 2].extent : run_;
+    if (element_ == sizeof(float) && loops_.size() == 2 && loops_[0].stride == 1 && loops_[1].stride == 0 && run_ >= tile_group)
+      repeat_rows_ = instruction_level() == InstructionLevel::avx512 ? &detail::repeat_rows_avx512 : &detail::repeat_rows_baseline;
   }
 
   // Number of elements over which only one period of the operand is read. Tiles should end at multiples of it.
@@ -101,6 +122,12 @@ class BroadcastOperand {
   // Presents elements [position, position + count) of the domain, in whole groups. They are in `buffer`, or where they lie in the operand.
   TileOperand present(const std::byte* operand, std::byte* buffer, std::int64_t position, std::int64_t count, State& state) const {
     const auto group = static_cast<std::int64_t>(tile_group * element_);
+    if (repeat_rows_) {
+      const std::int64_t row = position / run_, begin = row * run_;
+      const bool one = position + count <= begin + run_;
+      repeat_rows_(reinterpret_cast<float*>(buffer), reinterpret_cast<const float*>(operand) + row, run_, position - begin, one ? tile_group : count);
+      return {buffer, one ? 0 : group};
+    }
     const std::int64_t inside = position % stretch_;
     const std::int64_t phase = inside % period_;
     if (position >= state.begin && position + count <= state.end && (state.copied == 0 || (count <= state.copied && phase == state.phase)))
@@ -194,6 +221,7 @@ class BroadcastOperand {
   std::int64_t run_ = 1;     // turns of the innermost loop
   std::int64_t period_ = 1;  // after this many elements the operand repeats within a stretch
   std::int64_t stretch_ = 1;
+  void (*repeat_rows_)(float*, const float*, std::int64_t, std::int64_t, std::int64_t) = nullptr;  // where each element is repeated along a row
 };
 
 }  // namespace replicator::detail::cpu

@@ -4,14 +4,15 @@
 // Each element adds its terms in order of depth, by fused multiply-add. So its bits do not depend on the other elements.
 #pragma once
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
+
+#if defined(__x86_64__)
 
 namespace replicator::detail::cpu {
 
@@ -32,12 +33,12 @@ struct SmallExtents {
 namespace detail {
 
 template <bool last>
-[[gnu::target("avx512f"), gnu::always_inline]] inline __m512 load_columns(const float* from, [[maybe_unused]] __mmask16 mask) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline __m512 load_columns(const float* from, [[maybe_unused]] __mmask16 mask) {
   if constexpr (last) return _mm512_maskz_loadu_ps(mask, from);
   else return _mm512_loadu_ps(from);
 }
 template <bool last>
-[[gnu::target("avx512f"), gnu::always_inline]] inline void store_columns(float* to, [[maybe_unused]] __mmask16 mask, __m512 lanes) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void store_columns(float* to, [[maybe_unused]] __mmask16 mask, __m512 lanes) {
   if constexpr (last) _mm512_mask_storeu_ps(to, mask, lanes);
   else _mm512_storeu_ps(to, lanes);
 }
@@ -45,9 +46,9 @@ template <bool last>
 // `rows` rows and `vectors` vectors of the result. The mask selects the columns of the last vector. Packs instead of loops keep the
 // arrays in registers.
 template <int rows, int vectors, std::size_t... r, std::size_t... v, std::size_t... i>
-[[gnu::target("avx512f"), gnu::always_inline]] inline void multiply_block(const float* a, std::int64_t row, std::int64_t column, const float* b, std::int64_t b_row,
-                                                                          float* y, std::int64_t y_row, std::int64_t depth, __mmask16 mask, bool add,
-                                                                          std::index_sequence<r...>, std::index_sequence<v...>, std::index_sequence<i...>) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void multiply_block(const float* a, std::int64_t row, std::int64_t column, const float* b, std::int64_t b_row,
+                                                                     float* y, std::int64_t y_row, std::int64_t depth, __mmask16 mask, bool add,
+                                                                     std::index_sequence<r...>, std::index_sequence<v...>, std::index_sequence<i...>) {
   __m512 sums[rows * vectors];
   if (add) ((sums[i] = load_columns<i % vectors + 1 == vectors>(y + static_cast<std::int64_t>(i / vectors) * y_row + i % vectors * 16, mask)), ...);
   else ((sums[i] = _mm512_setzero_ps()), ...);
@@ -59,8 +60,8 @@ template <int rows, int vectors, std::size_t... r, std::size_t... v, std::size_t
   (store_columns<i % vectors + 1 == vectors>(y + static_cast<std::int64_t>(i / vectors) * y_row + i % vectors * 16, mask, sums[i]), ...);
 }
 template <int rows, int vectors>
-[[gnu::target("avx512f")]] void multiply_rows(std::int64_t count, std::int64_t depth, SmallMatrix<const float> a, SmallMatrix<const float> b, SmallMatrix<float> y,
-                                              __mmask16 mask, bool add) {
+[[REPLICATOR_AVX512]] void multiply_rows(std::int64_t count, std::int64_t depth, SmallMatrix<const float> a, SmallMatrix<const float> b, SmallMatrix<float> y,
+                                         __mmask16 mask, bool add) {
   for (; count >= rows; count -= rows, a.data += rows * a.row, y.data += rows * y.row)
     multiply_block<rows, vectors>(a.data, a.row, a.column, b.data, b.row, y.data, y.row, depth, mask, add, std::make_index_sequence<rows>{},
                                   std::make_index_sequence<vectors>{}, std::make_index_sequence<rows * vectors>{});
@@ -84,3 +85,5 @@ inline void multiply_small(const SmallExtents& e, SmallMatrix<const float> a, Sm
 }
 
 }  // namespace replicator::detail::cpu
+
+#endif

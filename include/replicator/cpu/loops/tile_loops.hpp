@@ -50,15 +50,19 @@ enum class TileOp : std::uint8_t {
   subtract_then_multiply,          // (a - b) * c
   add_then_add,                    // (a + b) + c
   multiply_then_multiply,          // (a * b) * c
+  add_then_multiply,               // (a + b) * c
   less_then_multiply,              // (a < b) * c
   add_then_rectify,                // rectify(a + b)
   subtract_then_square,            // (a - b) * (a - b)
+  subtract_then_exponential,       // exp(a - b)
   rectify_by,                      // a <= 0 ? 0 : b
+  sigmoid,                         // (a < 0 ? z : 1) / (1 + z), where z = exp(-abs(a))
   count
 };
 inline constexpr std::size_t tile_ops = static_cast<std::size_t>(TileOp::count);
 
 constexpr int operands_of(TileOp op) {
+  if (op == TileOp::sigmoid) return 1;
   if (op >= TileOp::first_pair) return op >= TileOp::add_then_rectify ? 2 : 3;
   return operands_of(static_cast<ScalarOp>(op));
 }
@@ -183,6 +187,17 @@ template <class T>
   else return plus(times(a, b), c);
 }
 
+// Only float has this loop. It gives the bits of the single operations.
+template <class T>
+[[gnu::always_inline]] inline T sigmoid(T a) {
+  if constexpr (std::is_same_v<T, float>) {
+    const float z = vector_math::exp(-vector_math::magnitude(a));
+    return vector_math::choose(a < 0, z, 1.0f) / (1.0f + z);
+  } else {
+    return a;
+  }
+}
+
 template <std::size_t index, class T>
 [[gnu::always_inline]] inline T apply_op([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T c) {
   constexpr auto pair = static_cast<TileOp>(index);
@@ -193,10 +208,13 @@ template <std::size_t index, class T>
   else if constexpr (pair == TileOp::subtract_then_multiply) return times(minus(a, b), c);
   else if constexpr (pair == TileOp::add_then_add) return plus(plus(a, b), c);
   else if constexpr (pair == TileOp::multiply_then_multiply) return times(times(a, b), c);
+  else if constexpr (pair == TileOp::add_then_multiply) return times(plus(a, b), c);
   else if constexpr (pair == TileOp::less_then_multiply) return times(vector_math::choose(a < b, T(1), T(0)), c);
   else if constexpr (pair == TileOp::add_then_rectify) return apply_unary<ScalarOp::rectify>(plus(a, b));
+  else if constexpr (pair == TileOp::subtract_then_exponential) return vector_math::exp(minus(a, b));
   else if constexpr (pair == TileOp::subtract_then_square) return times(minus(a, b), minus(a, b));
   else if constexpr (pair == TileOp::rectify_by) return a <= 0 ? T(0) : b;
+  else if constexpr (pair == TileOp::sigmoid) return sigmoid(a);
   else if constexpr (op == ScalarOp::select) return vector_math::choose(a != 0, b, c);
   else if constexpr (op == ScalarOp::multiply_add) return fused_multiply_add(a, b, c);
   else if constexpr (operands_of(op) == 1) return apply_unary<op>(a);

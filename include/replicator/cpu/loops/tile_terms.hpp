@@ -3,6 +3,7 @@
 // often each value is used.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -31,6 +32,20 @@ inline bool is_square_of_difference(const std::vector<TileTerm>& terms, const Ti
   return term.operand[0] == term.operand[1] && inner.op == plain(ScalarOp::subtract) && inner.uses == 2;
 }
 
+// Whether the term is a sigmoid: select(less(x, 0), z, 1) / (1 + z), where z = exp(-abs(x)).
+inline bool is_sigmoid(const std::vector<TileTerm>& terms, const TileTerm& term) {
+  const auto of = [&](const TileTerm& from, int o) -> const TileTerm& { return terms[from.operand[o]]; };
+  const auto is = [](const TileTerm& of, ScalarOp op, int uses) { return of.op == plain(op) && of.uses == uses; };
+  const auto is_one = [](const TileTerm& of) { return of.op == plain(ScalarOp::constant) && std::bit_cast<double>(of.bits) == 1; };
+  if (term.op != plain(ScalarOp::divide) || !is(of(term, 0), ScalarOp::select, 1) || !is(of(term, 1), ScalarOp::add, 1)) return false;
+  const TileTerm &part = of(term, 0), &total = of(term, 1), &z = of(part, 1);
+  if (!is(z, ScalarOp::exponential, 2) || !is(of(part, 0), ScalarOp::less, 1) || !is_one(of(part, 2))) return false;
+  const int one = is_one(of(total, 0)) ? 0 : 1;
+  if (!is_one(of(total, one)) || total.operand[1 - one] != part.operand[1]) return false;
+  const TileTerm &negative = of(z, 0), &less = of(part, 0);
+  return is(negative, ScalarOp::negate, 1) && is(of(negative, 0), ScalarOp::absolute, 1) && is_zero(of(less, 1)) && of(negative, 0).operand[0] == less.operand[0];
+}
+
 // Merges `term` with an operand that only it uses, where one loop does such a pair.
 inline void merge_pair(std::vector<TileTerm>& terms, TileTerm& term) {
   const auto only = [&](int o, ScalarOp op) { return terms[term.operand[o]].op == plain(op) && terms[term.operand[o]].uses == 1; };
@@ -43,6 +58,12 @@ inline void merge_pair(std::vector<TileTerm>& terms, TileTerm& term) {
     term.operand[1] = inner.operand[1];
   };
   using enum ScalarOp;
+  if (is_sigmoid(terms, term)) {
+    term.operand[0] = terms[terms[term.operand[0]].operand[0]].operand[0];
+    term.op = TileOp::sigmoid;
+    return;
+  }
+  if (term.op == plain(exponential) && only(0, subtract)) return merge(TileOp::subtract_then_exponential, 0);
   if (term.op == plain(rectify) && only(0, add)) return merge(TileOp::add_then_rectify, 0);
   if (term.op == plain(multiply) && is_square_of_difference(terms, term)) return merge(TileOp::subtract_then_square, 0);
   if (term.op == plain(select) && only(0, less_equal) && is_zero(terms[term.operand[1]]) && is_zero(terms[terms[term.operand[0]].operand[1]])) {
@@ -58,6 +79,7 @@ inline void merge_pair(std::vector<TileTerm>& terms, TileTerm& term) {
     if (term.op == plain(add) && only(o, add)) return merge(TileOp::add_then_add, o);
     if (first && only(o, multiply)) return merge(o == 0 ? TileOp::multiply_then_subtract : TileOp::subtract_product, o);
     if (term.op == plain(multiply) && only(o, subtract)) return merge(TileOp::subtract_then_multiply, o);
+    if (term.op == plain(multiply) && only(o, add)) return merge(TileOp::add_then_multiply, o);
     if (term.op == plain(multiply) && only(o, multiply)) return merge(TileOp::multiply_then_multiply, o);
     if (term.op == plain(multiply) && only(o, less)) return merge(TileOp::less_then_multiply, o);
   }

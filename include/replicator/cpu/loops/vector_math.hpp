@@ -6,8 +6,8 @@
 // zeros, infinities and NaN follow C's Annex F. Sine and cosine lose accuracy for magnitudes beyond 2^28 (float) or 2^20
 // (double), and give NaN beyond 2^30.
 //
-// float is computed in double with polynomials of the degree that float needs; only log is computed in float. double is in
-// vector_math_double.hpp.
+// float is computed in double with polynomials of the degree that float needs; only exp and log are computed in float. double is
+// in vector_math_double.hpp. GPUs take the functions of CUDA, which are other formulas.
 //
 // Source of the algorithms and coefficients: fdlibm (FreeBSD msun e_exp, e_log, e_pow, s_expm1, k_sin, k_cos, k_sinf,
 // k_cosf), rewritten without branches. "Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission
@@ -36,9 +36,20 @@ namespace replicator::detail::cpu::vector_math {
 // Brings x within [-200, 200]. NaN becomes a number.
 template <class T>
 [[gnu::always_inline]] inline T clamp_exponent(T x) { return choose(x < T(200), choose(x > T(-200), x, T(-200)), T(200)); }
-// Clamped as a float: as a double it takes four times the instructions.
+// x = n ln2 + r, and exp(r) = 1 + r + r^2 q(r). q is a minimax polynomial; with exact arithmetic the result would be within 2^-28.
+// n ln2 is subtracted in two parts, of which the first one is exact (Cody and Waite, "Software manual for the elementary functions",
+// 1980). A denormal result is computed 2^64 times too large, so that it is rounded once.
 [[gnu::always_inline]] inline float exp(float x) {
-  return choose(x != x, x, static_cast<float>(exp_for_float(static_cast<double>(clamp_exponent(x)))));
+  const float above = -104.0f < x ? x : -104.0f;  // from here on downwards the result is 0
+  const float shifted = above * 1.44269504088896338700f + rounder<float>;
+  const float n = shifted - rounder<float>;
+  const float r = (above - n * 0.693359375f) - n * -2.12194440e-4f;
+  const float q = 0x1.fffffcp-2f + r * (0x1.555492p-3f + r * (0x1.5558f2p-5f + r * (0x1.123a2p-7f + r * 0x1.6a23ccp-10f)));
+  const float p = 1.0f + (r + r * r * q);
+  const bool tiny = x < -80.0f;
+  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(shifted) + static_cast<std::uint32_t>(choose(tiny, 64, 0));
+  const float y = std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + (exponent << 23)) * choose(tiny, 0x1p-64f, 1.0f);
+  return choose(x <= 0x1.62e42ep6f, y, x + infinity<float>);  // the largest number with a finite result; NaN stays NaN
 }
 
 [[gnu::always_inline]] inline float log(float x) {

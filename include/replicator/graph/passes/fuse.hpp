@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -65,15 +66,35 @@ class Fusion {
       auto f = instruction;
       if (f.op == ScalarOp::input) {
         const Value value = node.inputs[f.a];
-        renamed.push_back(inlined_[value.node] ? splice(result, *inlined_[value.node]) : operand(result, rewriter_(value)));
+        const auto* constant = constant_of(value, expression.compute);
+        if (constant) renamed.push_back(splice(result, {*constant, {}}));
+        else renamed.push_back(inlined_[value.node] ? splice(result, *inlined_[value.node]) : operand(result, rewriter_(value)));
         continue;
       }
       rename(f, renamed);
-      renamed.push_back(result.expression.append(f));
+      renamed.push_back(append(result.expression, f));
     }
     for (const auto output : expression.outputs) result.expression.outputs.push_back(renamed[output]);
     result.expression.inputs = static_cast<std::uint16_t>(result.inputs.size());
     return result;
+  }
+  // The expression of a value that has the same number everywhere, of this type. Null for other values.
+  const Expression* constant_of(Value value, DType compute) const {
+    const Node* node = &graph_.node(value.node);
+    while (operation_of<Reshape>(*node)) node = &graph_.node(node->inputs[0].node);
+    const auto* map = operation_of<Map>(*node);
+    if (!map || !node->inputs.empty() || map->expression->outputs.size() != 1 || map->expression->compute != compute) return nullptr;
+    return map->dtypes[0] == compute ? &*map->expression : nullptr;
+  }
+  // Leaves out a multiplication by one, such as those of the gradient of a sum.
+  static std::uint16_t append(Expression& expression, const ScalarInstruction& f) {
+    const auto is_one = [&](std::uint16_t i) {
+      const auto& of = expression.code[i];
+      return is_floating(expression.compute) && of.op == ScalarOp::constant && std::bit_cast<double>(of.bits) == 1;
+    };
+    if (f.op == ScalarOp::multiply && is_one(f.a)) return f.b;
+    if (f.op == ScalarOp::multiply && is_one(f.b)) return f.a;
+    return expression.append(f);
   }
   static void rename(ScalarInstruction& f, const std::vector<std::uint16_t>& renamed) {
     const int n = operands_of(f.op);
@@ -95,7 +116,7 @@ class Fusion {
         continue;
       }
       rename(f, renamed);
-      renamed.push_back(into.expression.append(f));
+      renamed.push_back(append(into.expression, f));
     }
     return renamed[part.expression.outputs[0]];
   }
@@ -146,6 +167,14 @@ class Fusion {
 
 }  // namespace detail
 
-inline Graph fuse(const Graph& graph) { return detail::Fusion{graph}.run(); }
+// Repeats this where it joined nodes: a value that had several users may have one now.
+inline Graph fuse(const Graph& graph) {
+  Graph fused = detail::Fusion{graph}.run();
+  for (auto before = graph.nodes().size(); fused.nodes().size() < before;) {
+    before = fused.nodes().size();
+    fused = detail::Fusion{fused}.run();
+  }
+  return fused;
+}
 
 }  // namespace replicator::detail::passes

@@ -7,7 +7,10 @@
 #include <limits>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
@@ -45,13 +48,43 @@ inline AnyTensor below_maximum(AnyTensor x, std::int64_t axis, std::string_view 
 
 }  // namespace detail
 
+// exp(x) / sum(exp(x)) along an axis. This is one node, because its derivative is simpler than those of its parts:
+// y (u - sum(y u)).
+struct Softmax {
+  static constexpr std::string_view name = "softmax";
+  std::int64_t axis = 0;
+
+  template <class V>
+  void describe(V& v) const {
+    v("axis", axis);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    if (!is_floating(inputs[0].dtype)) throw BuildError{"found " + inputs[0].text() + ": cast it to a floating type"};
+    return {inputs[0]};
+  }
+  std::vector<AnyTensor> expand(const ExpansionContext& at) const {
+    const AnyTensor& x = at.inputs[0];
+    const AnyTensor e = apply(detail::ScalarOp::exponential, {detail::below_maximum(x, axis, name, at.where)}, at.where);
+    const AnyTensor total = detail::reduce(ReduceKind::sum, e, Axes{axis}.kept(), name, at.where);
+    const AnyTensor part = detail::map_at(
+        at.graph, x.dtype(), at.where, [](Symbol t) { return 1 / t; }, total);  // the total is at least 1
+    return {apply(detail::ScalarOp::multiply, {e, part}, at.where)};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const {
+    const AnyTensor& y = at.outputs[0];
+    const AnyTensor& upstream = at.upstream[0];
+    const AnyTensor both = apply(detail::ScalarOp::multiply, {y, upstream}, at.where);
+    const AnyTensor mean = detail::reduce(ReduceKind::sum, both, Axes{axis}.kept(), name, at.where);  // weighted by y
+    return {detail::map_at(
+        at.graph, y.dtype(), at.where, [](Symbol u, Symbol m, Symbol p) { return (u - m) * p; }, upstream, mean, y)};
+  }
+};
+
 // exp(x) / sum(exp(x)) along an axis (the last by default). Same shape.
 template <FloatingElement T>
 Tensor<T> softmax(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(softmax(cast<float>(x, where), axis, where), where);
-  const AnyTensor e = apply(detail::ScalarOp::exponential, {detail::below_maximum(x, axis, "softmax", where)}, where);
-  const AnyTensor total = detail::reduce(ReduceKind::sum, e, Axes{axis}.kept(), "softmax", where);
-  return Tensor<T>{apply(detail::ScalarOp::divide, {e, total}, where)};
+  return Tensor<T>{compute(x.graph(), Softmax{detail::resolve_axes({axis}, x.shape(), "softmax", where)[0]}, {x}, where)};
 }
 
 // x - log(sum(exp(x))) along an axis (the last by default). Same shape.
