@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <memory>
 #include <set>
 #include <span>
@@ -92,8 +91,7 @@ class HostCompiler {
     options.recompute = {deployment_.recompute_bytes};
     options.fuse_convolutions = deployment_.kernel_choice.fuse_convolutions;
     options.kind = deployment_.devices[0].kind;
-    const auto& tiers = kernels<Rows>::slot[static_cast<std::size_t>(deployment_.devices[0].kind)];
-    options.fuse_rows.wanted = std::any_of(std::begin(tiers), std::end(tiers), [](const auto& kernel) { return kernel.load(std::memory_order_relaxed) != nullptr; });
+    options.fuse_rows.wanted = has_kernel(kernels<Rows>::slot, *options.kind);
     options.fuse_rows.column_sums = deployment_.threads_per_device == 1;
     return options;
   }

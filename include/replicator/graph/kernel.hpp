@@ -2,9 +2,11 @@
 // The interface between operations and devices: kernels that a device kind registers for an operation.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -129,6 +131,14 @@ template <class Op>
 struct kernels {
   static inline constinit KernelSlots slot{};
 };
+
+namespace detail {
+// Whether this kind of device has a kernel, of any tier.
+inline bool has_kernel(const KernelSlots& slots, DeviceKind kind) {
+  const auto& tiers = slots[static_cast<std::size_t>(kind)];
+  return std::any_of(std::begin(tiers), std::end(tiers), [](const auto& slot) { return slot.load(std::memory_order_relaxed) != nullptr; });
+}
+}  // namespace detail
 
 // `inline const bool registered = register_kernel<Op>(DeviceKind::cpu, KernelTier::reference, &kernel);`
 template <class Op>

@@ -3,9 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -15,18 +12,12 @@
 
 namespace replicator::detail::passes {
 
-// Whether this kind of device has a kernel for the operation.
-inline bool has_kernel(const AnyOperation& operation, DeviceKind kind) {
-  const auto& tiers = operation.slots()[static_cast<std::size_t>(kind)];
-  return std::any_of(std::begin(tiers), std::end(tiers), [](const auto& slot) { return slot.load(std::memory_order_relaxed) != nullptr; });
-}
-
 // Replaces composite operations by their parts, until only those are left that `kind`, the kind of the job's devices, has a kernel
 // for. Without a kind it replaces them all.
 inline Graph expand(const Graph& graph, std::optional<DeviceKind> kind = {}) {
   const auto composite = [&](const Node& node) {
     const auto* compute = node.get<Compute>();
-    return compute && compute->operation.has_expansion() && !(kind && has_kernel(compute->operation, *kind));
+    return compute && compute->operation.has_expansion() && !(kind && has_kernel(compute->operation.slots(), *kind));
   };
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), composite)) return graph;
   Rewriter rewriter{graph};
