@@ -92,11 +92,6 @@ inline void require_equal_results(const Graph& a, const Graph& b) {
   }
 }
 
-inline bool same_first_value(const Initializer& a, const Initializer& b) {
-  if (a.kind != b.kind || a.a != b.a || a.b != b.b || !a.array != !b.array) return false;
-  return a.array == b.array || (a.array->type() == b.array->type() && std::ranges::equal(a.array->bytes(), b.array->bytes()));
-}
-
 // Checks that b declares every variable of a.
 inline void require_equal_variables(const Graph& a, const Graph& b) {
   for (const auto& x : a.variables()) {
@@ -109,7 +104,7 @@ inline void require_equal_variables(const Graph& a, const Graph& b) {
     if (x.device != y->device)
       throw BuildError{who + " is on logical device " + std::to_string(x.device) + "; in " + other + " it is on logical device " +
                        std::to_string(y->device) + " at " + y->where.text() + ": every replica must declare a variable on the same logical device"};
-    if (!same_first_value(x.initializer, y->initializer))
+    if (!(x.initializer == y->initializer))
       throw BuildError{who + " has another first value than in " + other + " at " + y->where.text() + mend};
   }
 }
