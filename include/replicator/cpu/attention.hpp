@@ -34,7 +34,7 @@ namespace detail {
 
 inline constexpr std::int64_t attention_tile = 64;  // queries, and keys
 
-// exp(x) for x that are not much above 0, to 2 units of the last place. Below -104 it is 0. NaN stays NaN.
+// exp(x) for x that are not much above 0, to 1 unit of the last place. Below -104 it is 0. NaN stays NaN.
 // Source of the polynomial: Cephes, expf (Moshier).
 [[REPLICATOR_AVX512, gnu::always_inline]] inline __m512 exp_of_negative(__m512 x) {
   const __m512 clamped = _mm512_maskz_max_ps(all_lanes, _mm512_set1_ps(-120.0f), x);  // gives x where it is NaN
