@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows, the pass that makes it and its kernel: it gives the bits of the nodes that it stands for.
+#include <rapidcheck.h>
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -288,6 +289,69 @@ TEST_CASE("what one pass does alone stays as it is, and so do images, very long 
   CHECK(unchanged({2, 40'000}, [](const auto& in) { return softmax(in[0]); }));
   CHECK(unchanged({0, 40}, [](const auto& in) { return softmax(in[0]); }));
   CHECK_FALSE(unchanged({2, 3, 8, 8}, [](const auto& in) { return softmax(in[0]); }));
+}
+
+TEST_CASE("a value that is stored in bfloat16 is rounded before its rows are reduced") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, {12, 40}}, 0)};
+  const auto rounded = cast<bfloat16>(exp(x));
+  graph.results().push_back(softmax(cast<float>(rounded)).any().value());
+  const Graph single = optimise(graph);
+  const auto fused = passes::fuse_rows(single, rows).graph;
+  CHECK(count(fused, "rows") == 1);
+  CHECK(count(fused, "map") == 1);
+  require_same<float>(single, fused, random_inputs<float>(single));
+}
+
+TEST_CASE("a sum of columns is finished before a row reads it") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, {12, 40}}, 0)}, y{test::input(graph, {DType::float32, {12, 40}}, 1)};
+  const auto a = softmax(x), b = softmax(y);
+  const auto total = sum(b, {0});
+  const auto both = a * total;
+  graph.results().push_back(both.any().value());
+  graph.results().push_back((both * b).any().value());
+  graph.results().push_back(b.any().value());
+  const Graph single = optimise(graph);
+  const auto fused = passes::fuse_rows(single, rows_and_columns).graph;
+  CHECK(count(fused, "rows") == 2);
+  require_same<float>(single, fused, random_inputs<float>(single));
+}
+
+TEST_CASE("random graphs of rows, columns and turned tensors keep their bits") {
+  std::size_t joined = 0, nodes = 0;
+  REQUIRE(rc::check([&] {
+    Graph graph;
+    std::vector<Tensor<float>> pool;
+    for (const Shape& shape : {Shape{6, 6}, Shape{6, 6}, Shape{6}, Shape{6, 1}, Shape{}})
+      pool.emplace_back(test::input(graph, {DType::float32, shape}, static_cast<std::uint32_t>(pool.size())));
+    const auto below = [](std::size_t n) { return *rc::gen::inRange<std::size_t>(0, n); };
+    for (std::size_t i = 4 + below(16); i > 0; --i) {
+      const auto a = pool[below(pool.size())], b = pool[below(pool.size())];
+      const bool square = a.shape() == Shape{6, 6};
+      switch (below(12)) {
+        case 0: pool.push_back(a - b); break;
+        case 1: pool.push_back(a * b); break;
+        case 2: pool.push_back(exp(tanh(a))); break;
+        case 3: pool.push_back(square ? sum(a, Axes{1}.kept()) : a + b); break;
+        case 4: pool.push_back(square ? max(a, {1}) : a + b); break;
+        case 5: pool.push_back(square ? sum(a, {0}) : a + b); break;
+        case 6: pool.push_back(square ? transpose(a, {1, 0}) : a - b); break;
+        default: pool.push_back(square ? softmax(a) : a * b);
+      }
+    }
+    for (std::size_t i = 0; i < 3; ++i) graph.results().push_back(pool[pool.size() - 1 - below(std::min<std::size_t>(pool.size(), 6))].any().value());
+    const Graph single = optimise(graph);
+    const Graph fused = passes::fuse_rows(single, {true, *rc::gen::arbitrary<bool>()}).graph;
+    joined += count(fused, "rows");
+    ++nodes;
+    require_same<float>(single, fused, [&] {
+      std::vector<AnyArray> inputs;
+      for (const Shape& shape : {Shape{6, 6}, Shape{6, 6}, Shape{6}, Shape{6, 1}, Shape{}}) inputs.push_back(test::random_array<float>(shape, inputs.size()).any());
+      return inputs;
+    }());
+  }));
+  CHECK(joined > nodes / 20);
 }
 
 TEST_CASE("nodes with different marks are not joined") {

@@ -158,7 +158,10 @@ class RowsFusion {
     for (const auto input : node.inputs) {
       const auto& type = graph_.type(input);
       const auto extent = *what == What::map_rows ? group.extent_in_rows(type.shape) : group.extent(type.shape);
-      if (!extent || (made_by(input, group) && (*extent != made_extent(input.node, group) || type.dtype != group.compute))) return std::nullopt;
+      if (!extent) return std::nullopt;
+      if (!made_by(input, group)) continue;
+      const bool finished = *extent != RowsExtent::column;  // a column is only known after the last row
+      if (!finished || *extent != made_extent(input.node, group) || type.dtype != group.compute) return std::nullopt;
     }
     return what;
   }
@@ -202,8 +205,10 @@ class RowsFusion {
       joined.members.insert(joined.members.end(), other.members.begin(), other.members.end());
     }
     std::sort(joined.members.begin(), joined.members.end());
-    if (!alike(index, first.members.front()) || !(step_of(index, joined) || is_view(index, joined))) return false;
+    if (!alike(index, first.members.front())) return false;
     joined.members.insert(std::upper_bound(joined.members.begin(), joined.members.end(), index), index);
+    const auto belongs = [&](std::uint32_t member) { return step_of(member, joined) || is_view(member, joined); };
+    if (!std::all_of(joined.members.begin(), joined.members.end(), belongs)) return false;  // what came from outside may now come from a member
     if (joined.members.size() > RowsGroup::most_members || leaves_and_returns(joined, groups)) return false;
     first = std::move(joined);
     for (const auto member : first.members) group_of_[member] = groups.front();
