@@ -82,7 +82,7 @@ int run(rp::Deployment deployment) {
   const int local = deployment.replicas / processes.size();
   Solver solver{local};
   Samples samples;
-  const auto solve = [&, made = 0]() mutable {
+  auto solve = [&, made = 0]() mutable {
     if (made++ % 20 == 0) solver.scatter_seeds(static_cast<std::uint64_t>(made));
     samples.give(solver.big_step());
   };

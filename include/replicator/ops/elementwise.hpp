@@ -21,6 +21,12 @@ namespace replicator {
 
 namespace detail {
 
+// The type of each argument, written so that nvcc's front end keeps the dots of the pack.
+template <std::size_t>
+struct SymbolAt {
+  using type = Symbol;
+};
+
 // Records f's expression: calls f with one symbol for each input.
 template <class F, std::size_t... I>
 detail::Expression record(F& f, DType compute, std::index_sequence<I...>) {
@@ -28,7 +34,7 @@ detail::Expression record(F& f, DType compute, std::index_sequence<I...>) {
   e.compute = compute;
   e.inputs = sizeof...(I);
   constexpr bool takes_symbols = requires(const std::uint16_t* input) { std::invoke(f, Symbol{e, input[I]}...); };
-  constexpr bool fits = takes_symbols || parameters_fit<F, decltype(Symbol{e, std::uint16_t{I}})...>();
+  constexpr bool fits = takes_symbols || parameters_fit<F, typename SymbolAt<I>::type...>();
   static_assert(fits, "a functor given to rp::map must take an rp::Symbol for each tensor: write [](auto a, auto b) for two");
   static_assert(takes_symbols || !fits,
                 "a functor given to rp::map calls a function that takes no rp::Symbol; an error above names it. Use abs sign sqrt exp log tanh erf sin cos "
