@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <source_location>
+#include <stdexcept>
+#include <vector>
 
+#include <replicator/ops/losses/loss.hpp>
 #include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/random.hpp>
 
@@ -212,6 +216,32 @@ TEST_CASE("an update is the same on all replicas though some use a part of it el
           w.assign(e + w.read());
           replica.graph().results().push_back((replica.id() == 1 ? x * e : x * 2.0f).any().value());
         })) == "nothing");
+}
+
+TEST_CASE("rows of uniform values are uniform, and others are not joined with them") {
+  const auto step = [](ReplicaContext& replica, Tensor<float> x) {
+    auto variable = replica.variable<float>("w", {4, 8}, Initializer::normal(0, 1));
+    const auto w = softmax(variable.read());
+    replica.graph().results().push_back((softmax(x) * w).any().value());
+    variable.assign(w);
+  };
+  const auto graphs = traced(2, step, {4, 8});
+  const auto plain = resolve(graphs);
+  const auto fused = resolve(graphs, {.fuse_rows = {true, true}});
+  const auto& one = fused.classes.at(0);
+  std::vector<bool> uniform;
+  for (std::uint32_t i = 0; i < one.graph.nodes().size(); ++i)
+    if (one.graph.node(i).kind() == "rows") uniform.push_back(one.uniformity.uniform[i]);
+  CHECK(uniform.size() == 2);
+  CHECK(std::count(uniform.begin(), uniform.end(), true) == 1);
+  CHECK_FALSE(one.uniformity.uniform_results[0]);
+  const auto assigned = [](const Resolution& resolution) {
+    const auto& of = resolution.classes.at(0);
+    for (std::uint32_t i = 0; i < of.graph.nodes().size(); ++i)
+      if (of.graph.node(i).get<Assign>()) return of.uniformity.digest({i, 0});
+    throw std::logic_error{"nothing is assigned"};
+  };
+  CHECK(assigned(fused) == assigned(plain));
 }
 
 }  // namespace test_uniformity

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <span>
@@ -90,6 +91,9 @@ class HostCompiler {
     options.bucket_bytes = deployment_.bucket_bytes;
     options.recompute = {deployment_.recompute_bytes};
     options.fuse_convolutions = deployment_.kernel_choice.fuse_convolutions;
+    const auto& tiers = kernels<Rows>::slot[static_cast<std::size_t>(deployment_.devices[0].kind)];
+    options.fuse_rows.wanted = std::any_of(std::begin(tiers), std::end(tiers), [](const auto& kernel) { return kernel.load(std::memory_order_relaxed) != nullptr; });
+    options.fuse_rows.column_sums = deployment_.threads_per_device == 1;
     return options;
   }
   // Options for a step of all processes, with the exchanges that resolution needs.

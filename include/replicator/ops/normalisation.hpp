@@ -2,7 +2,8 @@
 // Moments over axes, and normalisation by them.
 //
 // The forward pass reads x three times: for the mean, for the squares around it, and to write y. The backward pass reads it
-// twice: to sum, and to write dx. The gradients of mean, scale and shift read the same tensors, so their sums are merged.
+// twice: to sum, and to write dx. The gradients of mean, scale and shift read the same tensors, so their sums are merged. Over
+// last axes CPUs do all of it row by row, in the cache (graph/rows.hpp).
 #pragma once
 
 #include <cmath>

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <replicator/graph/passes/fuse_rows.hpp>
 #include <replicator/graph/passes/optimise.hpp>
 #include <replicator/ops/fusion/fuse_convolutions.hpp>
 #include <replicator/resolve/uniformity.hpp>
@@ -54,6 +55,7 @@ struct ResolveOptions {
   // For several processes: raises each number to the maximum over the processes. True if all processes had the same.
   std::function<bool(std::vector<std::uint32_t>&)> latest_of_processes = {};
   ConvolutionFusions fuse_convolutions = {};
+  passes::RowsOptions fuse_rows = {};
 };
 
 // The resolved step of all local replicas. The plan is made from it.

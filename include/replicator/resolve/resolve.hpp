@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <replicator/graph/passes/optimise.hpp>
@@ -24,6 +25,21 @@ inline Graph optimised_alone(const Graph& traced, const ResolveOptions& options)
   return options.fuse_convolutions.any() ? passes::fuse_convolutions(condensed, options.fuse_convolutions) : condensed;
 }
 
+// Joins nodes over the same rows. The analysis of the old nodes holds for the values of the new ones.
+inline void fuse_rows(GraphClass& one, const ResolveOptions& options) {
+  auto fused = passes::fuse_rows(one.graph, options.fuse_rows, one.uniformity.uniform);
+  std::vector<bool> uniform;
+  std::vector<std::vector<Digest>> digests;
+  for (const auto& origins : fused.origins) {
+    uniform.push_back(one.uniformity.uniform[origins[0].node]);
+    auto& of_node = digests.emplace_back();
+    for (const auto origin : origins) of_node.push_back(one.uniformity.digest(origin));
+  }
+  one.graph = std::move(fused.graph);
+  one.uniformity.uniform = std::move(uniform);
+  one.uniformity.digests = std::move(digests);
+}
+
 // Reductions are merged only after this analysis: a merged node is either uniform or not.
 // `different()`: see check_assignments.
 template <class Different>
@@ -39,6 +55,7 @@ void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions& option
     one.graph = passes::hoist_placeholders(passes::remove_dead_code(passes::merge_reduces(one.graph, uniformities[c].uniform)));
     one.uniformity = analyse_uniformity(one.graph);
     restrict_to(common, one.uniformity);
+    if (options.fuse_rows.wanted) fuse_rows(one, options);
     one.collective = placeholders_of(one.graph);
   }
 }

@@ -2,6 +2,8 @@
 // A dense tensor as a nest of loops in storage order, and smaller operands that are broadcast along it.
 #pragma once
 
+#include <immintrin.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -70,6 +72,31 @@ inline bool is_linear(const std::vector<OperandLoop>& loops) {
   return loops.size() == 1 && (loops[0].stride == 1 || loops[0].extent == 1);
 }
 
+namespace detail {
+// to[i] = from[(inside + i) / run] for i < count. Writes whole groups of 16, so up to 15 elements more.
+inline void repeat_rows_baseline(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
+  for (std::int64_t left = run - inside; count > 0; count -= left, to += left, ++from, left = run) {
+    left = std::min(left, count);
+    const float value = *from;
+    for (std::int64_t i = 0; i < left; i += tile_group)
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < tile_group; ++j) to[i + j] = value;
+  }
+}
+// The same. `to` is aligned to 64 bytes, and so are all stores: a store across two cache lines takes twice as long.
+[[gnu::target("avx512f")]] inline void repeat_rows_avx512(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
+  std::int64_t at = 0;
+  for (std::int64_t end = run - inside; at < count; end += run, ++from) {
+    end = std::min(end, count);
+    const __m512 value = _mm512_set1_ps(*from);
+    const std::int64_t behind = at % tile_group;  // elements of the group that belong to the row before
+    _mm512_mask_storeu_ps(to + (at - behind), static_cast<__mmask16>(0xffffu << behind), value);
+    for (at += tile_group - behind; at < end; at += tile_group) _mm512_storeu_ps(to + at, value);
+    at = end;
+  }
+}
+}  // namespace detail
+
 // Presents a broadcast operand to tile loops, one stretch of the domain at a time. A pattern that repeats every 16 elements is
 // presented as one group: the constant of a channel, or the 16 channels of a block. Other patterns are written to a buffer.
 class BroadcastOperand {
@@ -80,6 +107,8 @@ class BroadcastOperand {
     const bool repeats = loops_.back().stride != 0 && loops_.size() > 1 && loops_[loops_.size() - 2].stride == 0;
     period_ = loops_.back().stride == 0 ? 1 : run_;
     stretch_ = repeats ? run_ * loops_[loops_.size() - 2].extent : run_;
+    if (element_ == sizeof(float) && loops_.size() == 2 && loops_[0].stride == 1 && loops_[1].stride == 0 && run_ >= tile_group)
+      repeat_rows_ = instruction_level() == InstructionLevel::avx512 ? &detail::repeat_rows_avx512 : &detail::repeat_rows_baseline;
   }
 
   // Number of elements over which only one period of the operand is read. Tiles should end at multiples of it.
@@ -101,6 +130,12 @@ class BroadcastOperand {
   // Presents elements [position, position + count) of the domain, in whole groups. They are in `buffer`, or where they lie in the operand.
   TileOperand present(const std::byte* operand, std::byte* buffer, std::int64_t position, std::int64_t count, State& state) const {
     const auto group = static_cast<std::int64_t>(tile_group * element_);
+    if (repeat_rows_) {
+      const std::int64_t row = position / run_, begin = row * run_;
+      const bool one = position + count <= begin + run_;
+      repeat_rows_(reinterpret_cast<float*>(buffer), reinterpret_cast<const float*>(operand) + row, run_, position - begin, one ? tile_group : count);
+      return {buffer, one ? 0 : group};
+    }
     const std::int64_t inside = position % stretch_;
     const std::int64_t phase = inside % period_;
     if (position >= state.begin && position + count <= state.end && (state.copied == 0 || (count <= state.copied && phase == state.phase)))
@@ -194,6 +229,7 @@ class BroadcastOperand {
   std::int64_t run_ = 1;     // turns of the innermost loop
   std::int64_t period_ = 1;  // after this many elements the operand repeats within a stretch
   std::int64_t stretch_ = 1;
+  void (*repeat_rows_)(float*, const float*, std::int64_t, std::int64_t, std::int64_t) = nullptr;  // where each element is repeated along a row
 };
 
 }  // namespace replicator::detail::cpu

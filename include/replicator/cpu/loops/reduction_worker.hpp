@@ -23,8 +23,9 @@ class ReductionWorker {
     begin_unit();
   }
 
-  // Takes the next `count` elements of each output's expression.
-  void take(const TileProgram::ResultTiles& tiles, std::int64_t count) {
+  // Takes the next `count` elements of each output's expression. tiles[o] is the ResultTile of output o.
+  template <class Tiles>
+  void take(const Tiles& tiles, std::int64_t count) {
     for (std::int64_t at = 0; at < count;) {
       if (const std::int64_t units = whole_units(count - at); units > 0) {
         take_units(tiles, at, units);
@@ -57,7 +58,8 @@ class ReductionWorker {
     const auto& levels = plan_.nest().levels;
     return std::min(count / unit_, levels.back().extent - index_[levels.size() - 1]);
   }
-  void take_units(const TileProgram::ResultTiles& tiles, std::int64_t at, std::int64_t units) {
+  template <class Tiles>
+  void take_units(const Tiles& tiles, std::int64_t at, std::int64_t units) {
     const auto& nest = plan_.nest();
     for (std::size_t o = 0; o < plan_.outputs(); ++o) {
       const auto loop = tiles[o].stored ? plan_.loops().reduce_stored_units : plan_.loops().reduce_units;

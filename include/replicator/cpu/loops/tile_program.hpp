@@ -129,8 +129,8 @@ class TileProgram {
     inputs_.push_back({input.dtype, size_of(input.dtype), linear, BroadcastOperand{std::move(seen), size_of(input.dtype)}});
   }
 
-  // At most 1,024 elements. If possible, a divisor of the shortest stretch over which a small operand repeats, or else a multiple
-  // of a row.
+  // At most 1,024 elements. A multiple of a row where several rows fit, and if possible a divisor of the shortest stretch over which
+  // a small operand repeats.
   void choose_tile(std::int64_t row) {
     constexpr std::int64_t longest = 1024;
     std::int64_t stretch = longest;
@@ -142,7 +142,7 @@ class TileProgram {
     const std::int64_t rows = row == 0 ? 1 : std::lcm(row, tile_group);
     tile_ = longest / rows == 0 ? longest : longest / rows * rows;
     for (std::int64_t candidate = longest; candidate >= longest / 4; candidate -= tile_group)
-      if (stretch % candidate == 0) {
+      if (stretch % candidate == 0 && (rows > longest || candidate % rows == 0)) {
         tile_ = candidate;
         break;
       }

@@ -41,6 +41,15 @@ template <ReduceKind kind>
   }
 }
 
+// The elements of a row: as they are stored, or the products of those of two rows.
+template <class Stored>
+struct StoredRow {
+  const std::byte* x;
+};
+struct ProductRow {
+  const float *a, *b;
+};
+
 // The first `count` elements (below 16) from `from`, then zeros. Reads nothing behind them.
 template <class Stored>
 [[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes load_some(const std::byte* from, std::int64_t count, __mmask16 mask) {
@@ -50,13 +59,29 @@ template <class Stored>
   return load_lanes(group, Stored{});
 }
 
+// 16 elements of a row, from this one on.
+template <class Stored>
+[[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes load_group(const StoredRow<Stored>& row, std::int64_t at) {
+  return load_lanes(row.x + static_cast<std::size_t>(at) * sizeof(Stored), Stored{});
+}
+[[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes load_group(const ProductRow& row, std::int64_t at) {
+  return load_lanes(reinterpret_cast<const std::byte*>(row.a + at), float{}) * load_lanes(reinterpret_cast<const std::byte*>(row.b + at), float{});
+}
+template <class Stored>
+[[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes load_last(const StoredRow<Stored>& row, std::int64_t at, std::int64_t count, __mmask16 mask) {
+  return load_some<Stored>(row.x + static_cast<std::size_t>(at) * sizeof(Stored), count, mask);
+}
+[[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes load_last(const ProductRow& row, std::int64_t at, std::int64_t, __mmask16 mask) {
+  return reinterpret_cast<FloatLanes>(_mm512_maskz_loadu_ps(mask, row.a + at)) * reinterpret_cast<FloatLanes>(_mm512_maskz_loadu_ps(mask, row.b + at));
+}
+
 // Combines the last elements of a row, `left` of them or as many as there are lanes.
-template <ReduceKind kind, class Stored>
-[[gnu::target("avx512f"), gnu::always_inline]] inline void combine_rest(FloatLanes& lanes, const std::byte* x, std::int64_t left) {
+template <ReduceKind kind, class Row>
+[[gnu::target("avx512f"), gnu::always_inline]] inline void combine_rest(FloatLanes& lanes, const Row& row, std::int64_t at, std::int64_t left) {
   if (left <= 0) return;
-  if (left >= tile_group) return combine_lanes<kind>(lanes, load_lanes(x, Stored{}), all_lanes);
+  if (left >= tile_group) return combine_lanes<kind>(lanes, load_group(row, at), all_lanes);
   const auto mask = static_cast<__mmask16>((1u << left) - 1);
-  combine_lanes<kind>(lanes, load_some<Stored>(x, left, mask), mask);
+  combine_lanes<kind>(lanes, load_last(row, at, left, mask), mask);
 }
 
 // A balanced tree over 16 lanes.
@@ -74,44 +99,52 @@ template <ReduceKind kind>
 }
 
 // One row of `unit` elements by `groups` groups of 16 lanes.
-template <ReduceKind kind, class Stored, int groups>
-[[gnu::target("avx512f"), gnu::always_inline]] inline float reduce_unit(const std::byte* x, std::int64_t unit) {
-  constexpr std::size_t group = tile_group * sizeof(Stored);
+template <ReduceKind kind, int groups, class Row>
+[[gnu::target("avx512f"), gnu::always_inline]] inline float reduce_unit(const Row& row, std::int64_t unit) {
+  constexpr std::int64_t group = tile_group;
+  std::int64_t at = 0;
   FloatLanes a = reinterpret_cast<FloatLanes>(_mm512_set1_ps(identity<kind, float>())), b = a, c = a, d = a;  // four variables, because an array would lie in memory
-  for (; unit >= groups * tile_group; unit -= groups * tile_group, x += groups * group) {
-    combine_lanes<kind>(a, load_lanes(x, Stored{}), all_lanes);
-    if constexpr (groups >= 2) combine_lanes<kind>(b, load_lanes(x + group, Stored{}), all_lanes);
+  for (; unit - at >= groups * group; at += groups * group) {
+    combine_lanes<kind>(a, load_group(row, at), all_lanes);
+    if constexpr (groups >= 2) combine_lanes<kind>(b, load_group(row, at + group), all_lanes);
     if constexpr (groups == 4) {
-      combine_lanes<kind>(c, load_lanes(x + 2 * group, Stored{}), all_lanes);
-      combine_lanes<kind>(d, load_lanes(x + 3 * group, Stored{}), all_lanes);
+      combine_lanes<kind>(c, load_group(row, at + 2 * group), all_lanes);
+      combine_lanes<kind>(d, load_group(row, at + 3 * group), all_lanes);
     }
   }
-  combine_rest<kind, Stored>(a, x, unit);
-  if constexpr (groups >= 2) combine_rest<kind, Stored>(b, x + group, unit - tile_group);
+  combine_rest<kind>(a, row, at, unit - at);
+  if constexpr (groups >= 2) combine_rest<kind>(b, row, at + group, unit - at - group);
   if constexpr (groups == 4) {
-    combine_rest<kind, Stored>(c, x + 2 * group, unit - 2 * tile_group);
-    combine_rest<kind, Stored>(d, x + 3 * group, unit - 3 * tile_group);
+    combine_rest<kind>(c, row, at + 2 * group, unit - at - 2 * group);
+    combine_rest<kind>(d, row, at + 3 * group, unit - at - 3 * group);
     combine_lanes<kind>(a, c, all_lanes), combine_lanes<kind>(b, d, all_lanes);
   }
   if constexpr (groups >= 2) combine_lanes<kind>(a, b, all_lanes);
   return fold_group<kind>(a);
 }
 
+template <ReduceKind kind, class Row>
+[[gnu::target("avx512f"), gnu::always_inline]] inline float reduce_unit(const Row& row, std::int64_t unit, std::int64_t lanes) {
+  return lanes == 64 ? reduce_unit<kind, 4>(row, unit) : lanes == 32 ? reduce_unit<kind, 2>(row, unit)
+                                                                     : reduce_unit<kind, 1>(row, unit);
+}
+
 // Reduces `count` rows of `unit` elements that lie one behind the other, with 16, 32 or 64 lanes.
 template <ReduceKind kind, class Stored>
 [[gnu::target("avx512f")]] void reduce_units(float* results, const std::byte* x, std::int64_t unit, std::int64_t count, std::int64_t lanes) {
   const std::size_t bytes = static_cast<std::size_t>(unit) * sizeof(Stored);
-  for (std::int64_t i = 0; i < count; ++i, x += bytes)
-    results[i] = lanes == 64 ? reduce_unit<kind, Stored, 4>(x, unit) : lanes == 32 ? reduce_unit<kind, Stored, 2>(x, unit)
-                                                                                   : reduce_unit<kind, Stored, 1>(x, unit);
+  for (std::int64_t i = 0; i < count; ++i, x += bytes) results[i] = reduce_unit<kind>(StoredRow<Stored>{x}, unit, lanes);
+}
+// The sums over the products of two such arrays. Each product is rounded before it is added.
+[[gnu::target("avx512f")]] inline void sum_product_units(float* results, const float* a, const float* b, std::int64_t unit, std::int64_t count, std::int64_t lanes) {
+  for (std::int64_t i = 0; i < count; ++i, a += unit, b += unit) results[i] = reduce_unit<ReduceKind::sum>(ProductRow{a, b}, unit, lanes);
 }
 
 // fold_loop for one kept element.
 template <ReduceKind kind>
 [[gnu::target("avx512f")]] void fold_unit(float* lanes, std::int64_t count) {
   const auto* x = reinterpret_cast<const std::byte*>(lanes);
-  *lanes = count == 64 ? reduce_unit<kind, float, 4>(x, 64) : count == 32 ? reduce_unit<kind, float, 2>(x, 32)
-                                                                          : reduce_unit<kind, float, 1>(x, 16);
+  *lanes = reduce_unit<kind>(StoredRow<float>{x}, count, count);
 }
 
 }  // namespace replicator::detail::cpu::detail
