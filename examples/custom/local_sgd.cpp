@@ -27,7 +27,7 @@ int main(int argc, char** argv) try {
   for (auto [loss] : train.steps(40)) {
     if (train.steps_done() % 8 != 0) continue;
     average.step();
-    std::cout << "losses before the mean: " << loss << '\n';
+    if (repl.process() == 0) std::cout << "losses before the mean: " << loss << '\n';
   }
   return std::cout << "digest: " << repl.digest() << std::endl ? 0 : 1;
 } catch (const rp::Error& error) { return std::cerr << error.what() << '\n', 1; }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headers of replicator as a Conan 2 package: `conan create packaging/conan`."""
+"""The headers of replicator as a Conan 2 package: `conan create packaging/conan -s compiler.cppstd=20`."""
 import os
 import re
 

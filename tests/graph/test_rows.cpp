@@ -21,6 +21,7 @@
 #include <replicator/graph/passes/optimise.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/losses/loss.hpp>
+#include <replicator/ops/matmul.hpp>
 #include <replicator/ops/mixed_precision.hpp>
 #include <replicator/ops/movement/transpose.hpp>
 #include <replicator/ops/normalisation.hpp>
@@ -352,6 +353,31 @@ TEST_CASE("random graphs of rows, columns and turned tensors keep their bits") {
     }());
   }));
   CHECK(joined > nodes / 20);
+}
+
+TEST_CASE("what is computed again for a derivative is not computed with the forward pass, where it would be kept") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, {512, 256}}, 0)}, w{test::input(graph, {DType::float32, {256, 64}}, 1)};
+  const auto by = moments(x, Axes{1}.kept());
+  const auto scale = map([](auto v) { return 1 / sqrt(v + 1e-5); }, by.variance);
+  const auto y = matmul(map([](auto a, auto m, auto s) { return (a - m) * s; }, x, by.mean, scale), w);
+  graph.results().push_back(y.any().value());
+  for (const auto& d : gradients(sum(y * y).any(), {x.any(), w.any()})) graph.results().push_back(d.value());
+  const Graph single = optimise(graph);  // recomputes the normalised value for the gradient of w
+  std::int64_t copies = 0;
+  for (const auto& node : single.nodes()) copies += node.marks.again;
+  CHECK(copies > 0);
+  const auto fused = passes::fuse_rows(single, rows_and_columns);
+  CHECK(count(fused.graph, "rows") > 0);
+  for (const auto& origins : fused.origins) {
+    std::uint32_t first = ~0u, again = 0;
+    for (const auto origin : origins) {
+      const auto& marks = single.node(origin.node).marks;
+      first = std::min(first, marks.order);
+      if (marks.again) again = std::max(again, marks.order);
+    }
+    CHECK(again <= first);
+  }
 }
 
 TEST_CASE("nodes with different marks are not joined") {

@@ -144,6 +144,12 @@ TEST_CASE("attention without stored weights takes any scale, products that overf
   inputs[0][4 * 69] = 1e38, inputs[1][4 * 3] = -1e38;  // this key has no weight for the last query
   const auto overflow = attended<float>(inputs, {.causal = true, .scale = 1});
   for (const double value : doubles(overflow[0])) CHECK(std::isfinite(value));
+  // Products of 1e11 that are scaled by a number that is no power of two: the largest one takes all the weight.
+  auto large = random_inputs({{1}, 40, 40, 8, 4, true});
+  for (std::size_t i : {0u, 1u})
+    for (auto& value : large[i]) value *= 1e6f;
+  const auto peaked = doubles(attended<float>(large, {})[0]);
+  for (const double value : peaked) CHECK(std::isfinite(value));
   inputs[0][4 * 10] = std::nan("");
   const auto found = doubles(attended<float>(inputs, {.causal = true})[0]);
   for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::isnan(found[i]) == (i / 4 == 10));

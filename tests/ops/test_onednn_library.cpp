@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/onednn/onednn.hpp>
 #include <replicator/engine/program_identity.hpp>
 

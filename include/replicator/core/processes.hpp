@@ -15,16 +15,18 @@ struct ProcessEnvironment;
 // needs one of its own.
 class Processes {
  public:
+  // This process alone, whatever started it.
+  Processes() = default;
   Processes(int rank, int size, std::shared_ptr<const detail::transport::ProcessEnvironment> environment)
       : rank_{rank}, size_{size}, environment_{std::move(environment)} {}
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // How this process reaches process 0.
-  const detail::transport::ProcessEnvironment& environment() const { return *environment_; }
+  // How this process reaches process 0. Null for a process alone.
+  const std::shared_ptr<const detail::transport::ProcessEnvironment>& environment() const { return environment_; }
 
  private:
-  int rank_, size_;
+  int rank_ = 0, size_ = 1;
   std::shared_ptr<const detail::transport::ProcessEnvironment> environment_;
 };
 

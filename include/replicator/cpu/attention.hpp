@@ -34,7 +34,8 @@ namespace detail {
 
 inline constexpr std::int64_t attention_tile = 64;  // queries, and keys
 
-// exp(x) for x that are not much above 0, to 1 unit of the last place. Below -104 it is 0. NaN stays NaN.
+// exp(x) for x <= 0, to 1 unit of the last place. Below -104 it is 0. NaN stays NaN. No x here exceeds 0: what is subtracted is the
+// largest of the same rounded products, or more.
 // Source of the polynomial: Cephes, expf (Moshier).
 [[REPLICATOR_AVX512, gnu::always_inline]] inline __m512 exp_of_negative(__m512 x) {
   const __m512 clamped = _mm512_maskz_max_ps(all_lanes, _mm512_set1_ps(-120.0f), x);  // gives x where it is NaN
@@ -81,7 +82,7 @@ struct AttentionPart {
     const __m512 from = _mm512_mask_mov_ps(most, nothing, _mm512_setzero_ps());
     __m512 sum = _mm512_setzero_ps();
     for (std::int64_t key = 0; key < part.keys; ++key) {
-      __m512 x = _mm512_fmsub_ps(_mm512_loadu_ps(column + key * attention_tile), scales, from);
+      __m512 x = _mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(column + key * attention_tile), scales), from);  // the rounded product, as for the maximum
       if (hides) x = hide_later(x, key);
       const __m512 weight = exp_of_negative(x);
       _mm512_storeu_ps(column + key * attention_tile, weight);
@@ -103,7 +104,7 @@ struct AttentionPart {
     const __m512 log_sum = _mm512_loadu_ps(log_sums + v * tile_group), mean = _mm512_loadu_ps(means + v * tile_group);
     for (std::int64_t key = 0; key < part.keys; ++key) {
       const std::int64_t at = key * attention_tile + v * tile_group;
-      __m512 x = _mm512_fmsub_ps(_mm512_loadu_ps(fits + at), scales, log_sum);
+      __m512 x = _mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(fits + at), scales), log_sum);  // the rounded product, as in the sum
       if (hides) x = hide_later(x, key);
       const __m512 weight = exp_of_negative(x);
       _mm512_storeu_ps(fits + at, weight);

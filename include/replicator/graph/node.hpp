@@ -79,6 +79,7 @@ struct Compute {
 struct NodeMarks {
   std::uint32_t order = 0;   // the node belongs to a derivative of this order
   std::uint32_t region = 0;  // the rp::recompute that made the node, from 1; 0: none
+  bool again = false;        // computes a value a second time, for a derivative, because it was not kept
 
   friend bool operator==(const NodeMarks&, const NodeMarks&) = default;
 };

@@ -146,14 +146,15 @@ class RendezvousClient {
       Bytes fields;
       std::string complaint;
       while (link.next(kind, fields)) {
-        const bool knew = proven_;
+        const bool knew = proven_, challenged = challenge_.has_value();
         if (!hear(link, kind, fields, complaint)) {
           attempt.last = attempt.complaint = answerer + ": " + complaint;
           return false;
         }
         if (!membership_.links.empty()) return true;
-        if (!knew) continue;
-        silence_end = silence_ ? RendezvousClock::now() + *silence_ : std::max(until, RendezvousClock::now()) + options_.dead_after;
+        if (silence_ && (proven_ || challenge_.has_value() != challenged)) silence_end = RendezvousClock::now() + *silence_;
+        if (!knew || silence_) continue;
+        silence_end = std::max(until, RendezvousClock::now()) + options_.dead_after;
         attempt.last = answerer + ": process 0 is there and waits for others";
       }
       if (!good) attempt.last = answerer + ": the connection was closed";

@@ -54,7 +54,7 @@ class RendezvousServer {
     auto until = RendezvousClock::now() + options_.connect_deadline;
     for (bool extended = false;;) {
       const bool late = RendezvousClock::now() >= until;
-      if (survivors_) survivors_->strike(here_, late, [this] { beat(); });
+      if (survivors_) survivors_->strike(here_, late, [this] { hear(), beat(); });
       if (complete(until)) break;
       if (late && !survivors_ && !extended && newcomers_.any()) {
         // This process may have been stopped while they came. They have been greeted, and now they answer.

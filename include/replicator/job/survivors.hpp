@@ -118,7 +118,7 @@ class Survivors {
 
   // Marks absent processes as gone: those at an address where nobody listens; with `late`, all of them. Where this part may
   // not go on, it also looks for those that are gone: they may be dead by now, or be found again. Calls `beat` before each
-  // look, which may take half a second.
+  // look, which may take half a second; others may arrive in it.
   void strike(const std::vector<bool>& here, bool late, const std::function<void()>& beat) {
     const auto now = RendezvousClock::now();
     const bool look = now >= next_look_;

@@ -55,7 +55,7 @@ requires(std::same_as<I, std::int32_t> || std::same_as<I, std::int64_t>) Tensor<
   return Tensor<I>{apply(detail::ScalarOp::add, cast<I>(steps, where), low, where)};
 }
 
-// The numbers 0 to n - 1 in a random order. They are sorted by random float64, so equal ones, and a preference, do not matter.
+// The numbers 0 to n - 1 in a random order. It sorts random float64 numbers. Two of them are equal so rarely that no order is likelier than another.
 inline Tensor<std::int32_t> permutation(Graph& graph, std::int32_t n, std::source_location where = std::source_location::current()) {
   if (n < 1) throw BuildError{"permutation at " + Location{where}.text() + ": asked for " + std::to_string(n) + " numbers: ask for at least one"};
   return top_k(uniform<double>(graph, {n}, 0, 1, where), n, -1, where).indices;

@@ -53,7 +53,8 @@ auto varied(const Arrays& x, double step, std::index_sequence<I...>) {
 
 // Compares the gradient of f, by rp::gradients, with central differences at x. f takes a Tensor<double> for each array, and
 // returns one. All elements of its result are added with uneven weights. It runs two steps for each element of x, on one
-// replica. At a kink, such as relu at 0, the two may differ.
+// replica of this process alone. At a kink, such as relu at 0, the two may differ. f must not draw random numbers, which differ
+// between the steps. The error is relative to the difference, or absolute where that is below 1: scale f so that it is not.
 //   const auto check = rp::check_gradients([](auto a, auto b) { return my_loss(a, b); }, a, b);
 //   if (check.error > 1e-6) std::cerr << check.text << '\n';
 template <class F, class... Arrays>
@@ -61,7 +62,9 @@ GradientCheck check_gradients(F f, const Array<double>& first, const Arrays&... 
   constexpr double step = 1e-5;
   const std::tuple x{first, Array<double>{more}...};
   constexpr auto arguments = std::make_index_sequence<1 + sizeof...(Arrays)>{};
-  Replicator repl;
+  Deployment alone;
+  alone.processes = Processes{};  // also inside of a larger job
+  Replicator repl{alone};
   auto values = repl.replicate([&](const InputContext&) { return detail::varied(x, step, arguments); },
                                [f = std::move(f)](ReplicaContext&, auto... at) {
                                  const Tensor<double> y = f(at...);

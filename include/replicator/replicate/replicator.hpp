@@ -51,8 +51,8 @@ class Replicator {
   // - Shapes of elements may differ between steps and between replicas. The tensors that replicas contribute to a
   //   collective or return must have equal shapes on all replicas.
   //
-  // If no replica's input_fn asks for its replica or its shard, all replicas read the same elements, and a line on stderr
-  // says so. InputContext::same_on_all_replicas() says that this is meant.
+  // In a job of one process: if no replica's input_fn asks for its replica or its shard, all replicas read the same elements, and
+  // a line on stderr says so. InputContext::same_on_all_replicas() says that this is meant.
   //
   // Throws BuildError for every mistake that graphs, shapes and options show, before any data moves. A resumed run
   // (--resume) must build its checkpointed steps in the order of the first run. Each then continues at its own
@@ -213,7 +213,7 @@ class Replicator {
   }
   static void warn_of_equal_inputs(const detail::Engine& engine, Location where) {
     const int replicas = engine.deployment().replicas;
-    if (replicas == 1 || engine.process() != 0) return;
+    if (replicas == 1 || engine.first_replica() != 0 || engine.end_replica() != replicas) return;  // processes may differ in their inputs
     std::fprintf(stderr,
                  "replicator: all %d replicas of replicate() at %s read the same elements: its input_fn asks neither for its replica nor for its shard. "
                  "Give each its part by \"| rp::data::shard(context)\", or call context.same_on_all_replicas() if this is meant\n",

@@ -27,7 +27,7 @@ inline Graph optimised_alone(const Graph& traced, const ResolveOptions& options)
 
 // Joins nodes over the same rows. The analysis of the old nodes holds for the values of the new ones.
 inline void fuse_rows(GraphClass& one, const ResolveOptions& options) {
-  auto fused = passes::fuse_rows(one.graph, options.fuse_rows, one.uniformity.uniform);
+  auto fused = passes::fuse_rows(one.graph, options.fuse_rows, one.uniformity.uniform, one.segment);
   std::vector<bool> uniform;
   std::vector<std::vector<Digest>> digests;
   for (const auto& origins : fused.origins) {
@@ -49,13 +49,23 @@ void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions& option
   auto common = common_digests(uniformities);
   if (options.common_to_processes) common = options.common_to_processes(common);
   for (std::size_t c = 0; c < classes.size(); ++c) {
-    auto& one = classes[c];
     restrict_to(common, uniformities[c]);
-    check_assignments(one.graph, uniformities[c], different);
-    one.graph = passes::hoist_placeholders(passes::remove_dead_code(passes::merge_reduces(one.graph, uniformities[c].uniform)));
+    check_assignments(classes[c].graph, uniformities[c], different);
+    classes[c].collective = placeholders_of(classes[c].graph);
+  }
+  // Only nodes of one segment are joined. So no pass moves a collective, which other replicas may have in another order.
+  find_segments(classes, options);
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    auto& one = classes[c];
+    one.graph = passes::hoist_placeholders(passes::remove_dead_code(passes::merge_reduces(one.graph, uniformities[c].uniform, one.segment)));
     one.uniformity = analyse_uniformity(one.graph);
     restrict_to(common, one.uniformity);
-    if (options.fuse_rows.wanted) fuse_rows(one, options);
+    one.collective = placeholders_of(one.graph);
+  }
+  if (!options.fuse_rows.wanted) return;
+  find_segments(classes, options);
+  for (auto& one : classes) {
+    fuse_rows(one, options);
     one.collective = placeholders_of(one.graph);
   }
 }

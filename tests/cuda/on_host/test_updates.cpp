@@ -74,9 +74,9 @@ void check_updates(const char* name, const Optimizer& optimizer, std::size_t nod
 }  // namespace
 
 TEST_CASE("161 variables of a ResNet-50 are updated by one launch for each expression of the optimizer") {
-  check_updates("sgd", nn::sgd({.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 1e-4}), 216, 161);
+  check_updates("sgd", nn::sgd({.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 1e-4}), 214, 161);
   // 107 gains, biases and offsets
-  check_updates("sgd, vectors undecayed", nn::sgd({.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .decay_vectors = false}), 216, 107);
-  check_updates("adamw", nn::adamw({.learning_rate = 1e-3}), 217, 161);
-  check_updates("lars", nn::lars({.learning_rate = 0.1, .weight_decay = 1e-4}), 270, 107);
+  check_updates("sgd, vectors undecayed", nn::sgd({.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .decay_vectors = false}), 214, 107);
+  check_updates("adamw", nn::adamw({.learning_rate = 1e-3}), 216, 161);
+  check_updates("lars", nn::lars({.learning_rate = 0.1, .weight_decay = 1e-4}), 269, 107);
 }

@@ -30,7 +30,7 @@ import zipfile
 ADD_RELU = "relu(add(add(mul(sub(x0, x1), x2), x3), x4))"
 RELU_GRADIENT = "select(less_equal(x0, 0), 0, add(x1, x2))"
 NORM_GRADIENT = "add(mul(x1, x0), add(x4, mul(x5, sub(x2, x3))))"
-SGD = "sub(x0, mul(x2, add(mul(0.9, x3), add(x1, mul(0.0001, x0))))); add(mul(0.9, x3), add(x1, mul(0.0001, x0)))"
+SGD = "sub(x0, mul(0.1, add(mul(0.9, x2), add(x1, mul(0.0001, x0))))); add(mul(0.9, x2), add(x1, mul(0.0001, x0)))"
 
 # A kernel and its bounds. `narrow`: how many loads may have fewer than 16 bytes.
 Row = collections.namedtuple("Row", "name kernel loop once narrow registers stack", defaults=[0])

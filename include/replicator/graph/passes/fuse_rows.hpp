@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -70,11 +71,18 @@ struct RowsGroup {
 
 class RowsFusion {
  public:
-  // Nodes with different marks are not joined.
-  RowsFusion(const Graph& graph, const RowsOptions& options, const std::vector<bool>& mark)
-      : graph_{graph}, options_{options}, mark_{mark}, rewriter_{graph}, users_{users_of(graph)}, group_of_(size(), none), level_(size()), kept_(size()), seen_(size()) {
+  RowsFusion(const Graph& graph, const RowsOptions& options, const std::vector<bool>& uniform, std::span<const std::uint32_t> segments)
+      : graph_{graph},
+        options_{options},
+        uniform_{uniform},
+        rewriter_{graph},
+        users_{users_of(graph)},
+        group_of_(size(), none),
+        segment_(segments.begin(), segments.end()),
+        kept_(size()),
+        seen_(size()) {
     for (const auto result : graph.results()) kept_[result.node] = true;
-    find_levels();
+    if (segment_.empty()) find_segments();
     for (std::uint32_t i = 0; i < size(); ++i) place(i);
     for (std::uint32_t i = size(); i-- > 0;) place_producer(i);
     for (std::uint32_t g = 0; g < groups_.size(); ++g) drop_small(g);
@@ -94,14 +102,14 @@ class RowsFusion {
   std::uint32_t size() const { return static_cast<std::uint32_t>(graph_.nodes().size()); }
 
   // --- which nodes belong together -----------------------------------------------------------------------------------
-  // The number of collectives and transfers between devices before each node. Nodes of a group have equally many, so that none
-  // waits for more than it needs.
-  void find_levels() {
+  // The number of collectives and transfers between devices before each node.
+  void find_segments() {
+    segment_.resize(size());
     for (std::uint32_t i = 0; i < size(); ++i)
       for (const auto input : graph_.node(i).inputs) {
         const auto& from = graph_.node(input.node);
         const bool elsewhere = from.device != graph_.node(i).device && !from.leaf();
-        level_[i] = std::max(level_[i], level_[input.node] + (elsewhere || from.get<Placeholder>() ? 1 : 0));
+        segment_[i] = std::max(segment_[i], segment_[input.node] + (elsewhere || from.get<Placeholder>() ? 1 : 0));
       }
   }
   // Puts a node into the groups around it, which become one; or a reduction into a group of its own.
@@ -209,14 +217,25 @@ class RowsFusion {
     joined.members.insert(std::upper_bound(joined.members.begin(), joined.members.end(), index), index);
     const auto belongs = [&](std::uint32_t member) { return step_of(member, joined) || is_view(member, joined); };
     if (!std::all_of(joined.members.begin(), joined.members.end(), belongs)) return false;  // what came from outside may now come from a member
-    if (joined.members.size() > RowsGroup::most_members || leaves_and_returns(joined, groups)) return false;
+    if (joined.members.size() > RowsGroup::most_members || recomputes_early(joined) || leaves_and_returns(joined, groups)) return false;
     first = std::move(joined);
     for (const auto member : first.members) group_of_[member] = groups.front();
     for (std::size_t i = 1; i < groups.size(); ++i) groups_[groups[i]].members.clear();
     return true;
   }
+  // Nodes of one segment, so that none waits for more than it needs.
   bool alike(std::uint32_t a, std::uint32_t b) const {
-    return level_[a] == level_[b] && graph_.node(a).device == graph_.node(b).device && (mark_.empty() || mark_[a] == mark_[b]);
+    return segment_[a] == segment_[b] && graph_.node(a).device == graph_.node(b).device && (uniform_.empty() || uniform_[a] == uniform_[b]);
+  }
+  // Whether the group would compute a value again before that is due. Such a value would be kept until then.
+  bool recomputes_early(const RowsGroup& group) const {
+    std::uint32_t first = ~0u, again = 0;
+    for (const auto member : group.members) {
+      const auto& marks = graph_.node(member).marks;
+      first = std::min(first, marks.order);
+      if (marks.again) again = std::max(again, marks.order);
+    }
+    return again > first;
   }
   // Whether a node outside needs a result of the group and is needed by it. The other groups count as one node each.
   bool leaves_and_returns(const RowsGroup& group, const std::vector<std::uint32_t>& joined) {
@@ -242,12 +261,12 @@ class RowsFusion {
     }
     return returns;
   }
-  // No node before the result can need one from `first` on, even through groups that begin before it and end behind it.
+  // The first node that a way from `first` back to itself may pass. Groups that begin before `first` and end behind it count as a whole.
   std::uint32_t earliest_on_a_way(std::uint32_t first) const {
     for (auto before = first + 1; before != first;) {
       before = first;
-      for (const auto& group : groups_)
-        if (!group.members.empty() && group.members.back() > first) first = std::min(first, group.members.front());
+      for (auto group = groups_.rbegin(); group != groups_.rend(); ++group)  // the newest first: a chain of groups takes few rounds
+        if (!group->members.empty() && group->members.back() > first) first = std::min(first, group->members.front());
     }
     return first;
   }
@@ -365,12 +384,12 @@ class RowsFusion {
 
   const Graph& graph_;
   const RowsOptions& options_;
-  const std::vector<bool>& mark_;
+  const std::vector<bool>& uniform_;
   Rewriter rewriter_;
   std::vector<std::vector<std::uint32_t>> users_;
   std::vector<RowsGroup> groups_;  // without members where it was joined to another one
   std::vector<std::uint32_t> group_of_;
-  std::vector<std::uint32_t> level_;
+  std::vector<std::uint32_t> segment_;
   std::vector<bool> kept_;
   std::vector<std::uint32_t> seen_;  // by node: the last search that met it
   std::uint32_t stamp_ = 0;
@@ -380,9 +399,10 @@ class RowsFusion {
 
 }  // namespace detail
 
-// For graphs that went through merge_reduces().
-inline FusedRows fuse_rows(const Graph& graph, const RowsOptions& options, const std::vector<bool>& mark = {}) {
-  return detail::RowsFusion{graph, options, mark}.run();
+// For graphs that went through merge_reduces(). Nodes with different `uniform` (by node), or of different segments (by node, see
+// find_segments), are not joined. Without segments, they are those of this graph alone.
+inline FusedRows fuse_rows(const Graph& graph, const RowsOptions& options, const std::vector<bool>& uniform = {}, std::span<const std::uint32_t> segments = {}) {
+  return detail::RowsFusion{graph, options, uniform, segments}.run();
 }
 
 }  // namespace replicator::detail::passes

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <replicator/graph/map.hpp>
@@ -18,8 +19,8 @@ namespace detail {
 
 class ReduceMerging {
  public:
-  ReduceMerging(const Graph& graph, const std::vector<bool>& mark)
-      : graph_{graph}, mark_{mark}, rewriter_{graph}, group_of_(graph.nodes().size(), none) {
+  ReduceMerging(const Graph& graph, const std::vector<bool>& mark, std::span<const std::uint32_t> segments)
+      : graph_{graph}, mark_{mark}, segments_{segments}, rewriter_{graph}, group_of_(graph.nodes().size(), none) {
     find_groups();
   }
 
@@ -35,14 +36,14 @@ class ReduceMerging {
   // Reductions of equal depth cannot depend on each other. The depth counts the reductions and collectives on the way.
   void find_groups() {
     std::vector<std::uint32_t> depth(graph_.nodes().size());
-    std::map<std::uint32_t, std::vector<std::uint32_t>> by_depth;  // depth -> groups
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> by_depth;  // segment, depth -> groups
     for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
       const auto& node = graph_.node(i);
       for (const auto input : node.inputs) depth[i] = std::max(depth[i], depth[input.node]);
       const auto* reduce = operation_of<Reduce>(node);
       if (!reduce && !node.get<Placeholder>()) continue;
       ++depth[i];
-      if (reduce) join(i, *reduce, by_depth[depth[i]]);
+      if (reduce) join(i, *reduce, by_depth[{segments_.empty() ? 0 : segments_[i], depth[i]}]);
     }
   }
   void join(std::uint32_t index, const Reduce& reduce, std::vector<std::uint32_t>& candidates) {
@@ -143,6 +144,7 @@ class ReduceMerging {
 
   const Graph& graph_;
   const std::vector<bool>& mark_;
+  std::span<const std::uint32_t> segments_;
   Rewriter rewriter_;
   std::vector<std::vector<std::uint32_t>> groups_;
   std::vector<std::uint32_t> group_of_;
@@ -152,7 +154,10 @@ class ReduceMerging {
 }  // namespace detail
 
 // Nodes with different `mark` (by node) are never merged: for example, values that are uniform over the replicas and values
-// that vary.
-inline Graph merge_reduces(const Graph& graph, const std::vector<bool>& mark = {}) { return detail::ReduceMerging{graph, mark}.run(); }
+// that vary. Nor are nodes of different segments (by node, see find_segments): a merged node would make one wait for the
+// collectives of the other, and other replicas may need these in the other order.
+inline Graph merge_reduces(const Graph& graph, const std::vector<bool>& mark = {}, std::span<const std::uint32_t> segments = {}) {
+  return detail::ReduceMerging{graph, mark, segments}.run();
+}
 
 }  // namespace replicator::detail::passes

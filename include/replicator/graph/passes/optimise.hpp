@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pipeline of passes on one replica's graph. It does not depend on the placement: each graph is optimised by itself. It only
-// depends on the kind of the devices, which is the same for all devices of a job.
+// depends on the kernels that the kind of device has. Processes compare that kind, the instruction set and the program.
 #pragma once
 
 #include <optional>

@@ -185,6 +185,7 @@ class Recomputation {
   std::uint32_t add_copy(std::uint32_t index, std::uint32_t user, Copies& made) {
     Node node = graph_.node(index);
     node.marks.order = order(user);
+    node.marks.again = true;
     for (auto& input : node.inputs) {
       const auto* copies = copies_with(input, index, user, made);
       input = copies ? Value{copies->at(input.node), input.output} : rewriter_(input);

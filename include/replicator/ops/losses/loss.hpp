@@ -60,6 +60,7 @@ struct Softmax {
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     if (!is_floating(inputs[0].dtype)) throw BuildError{"found " + inputs[0].text() + ": cast it to a floating type"};
+    if (inputs[0].shape[axis] == 0) throw BuildError{"found " + inputs[0].text() + ", whose axis " + std::to_string(axis) + " has no elements: there is nothing to add up to 1"};
     return {inputs[0]};
   }
   std::vector<AnyTensor> expand(const ExpansionContext& at) const {

@@ -14,6 +14,7 @@
 
 #include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/devices/device_kind.hpp>
+#include <replicator/graph/rows.hpp>
 #include <replicator/runtime/see/instruction_text.hpp>
 #include <replicator/runtime/see/layout_copies.hpp>
 #include <replicator/runtime/see/machine_figures.hpp>
@@ -32,6 +33,14 @@ inline double operations_of(const Graph& graph, std::uint32_t index) {
   if (const auto* map = operation_of<Map>(node)) return count(*map->expression) * static_cast<double>(map->domain.elements());
   if (const auto* reduce = operation_of<Reduce>(node))
     return (count(*reduce->expression) + static_cast<double>(node.outputs.size())) * static_cast<double>(reduce->domain.elements());
+  if (const auto* rows = operation_of<Rows>(node)) {
+    double work = 0;
+    for (const auto& step : rows->steps) {
+      const double elements = step.what == Rows::Step::What::map_rows ? static_cast<double>(rows->rows) : static_cast<double>(rows->rows) * static_cast<double>(rows->columns);
+      work += (count(*step.expression) + (step.reduces() ? static_cast<double>(step.dtypes.size()) : 0)) * elements;
+    }
+    return work;
+  }
   std::vector<TensorType> inputs;
   for (const auto input : node.inputs) inputs.push_back(graph.type(input));
   const auto* compute = node.get<Compute>();
