@@ -362,7 +362,7 @@ TEST_CASE("what is computed again for a derivative is not computed with the forw
   const auto scale = map([](auto v) { return 1 / sqrt(v + 1e-5); }, by.variance);
   const auto y = matmul(map([](auto a, auto m, auto s) { return (a - m) * s; }, x, by.mean, scale), w);
   graph.results().push_back(y.any().value());
-  for (const auto& d : gradients(sum(y * y).any(), {x.any(), w.any()})) graph.results().push_back(d.value());
+  for (const auto& d : gradients(sum(y * y).any(), std::vector<AnyTensor>{x.any(), w.any()})) graph.results().push_back(d.value());
   const Graph single = optimise(graph);  // recomputes the normalised value for the gradient of w
   std::int64_t copies = 0;
   for (const auto& node : single.nodes()) copies += node.marks.again;
