@@ -169,7 +169,7 @@ TEST_CASE("a variable asked for with two shapes names both lines, within a step 
   });
   CHECK(between == "the variable \"w\" was asked for as replica_local float32[2] at " + Location{second}.text() +
                        ", but it was declared as mirrored float32[2] at " + Location{first}.text() +
-                       ": give the two different names or the same type");
+                       ": give the two different names or the same kind");
 }
 
 TEST_CASE("a forgotten all_reduce is refused by replicate") {
