@@ -58,7 +58,7 @@ std::string sum_ten_times(Replicator& repl, Before before) {
 constexpr int hold_up_line = 64;
 std::string hold_up(Replicator& repl) {
   auto train = repl.replicate(
-      [](const InputContext&) { return data::from_generator([](std::int64_t) { return Array<float>{{}, {1}}; }); },
+      [](const InputContext& context) { return context.same_on_all_replicas(), data::from_generator([](std::int64_t) { return Array<float>{{}, {1}}; }); },
       [](ReplicaContext& replica, Tensor<float> x) {
         static_assert(hold_up_line == __LINE__ + 1);
         if (replica.id() == 1) x = host_callback(x, [](const auto&...) { std::this_thread::sleep_for(3s); });

@@ -100,7 +100,10 @@ class VariableStore {
       entries_.emplace(variable.name, Entry{variable, std::move(values)});
       return;
     }
-    detail::require_same(found->second.declaration, variable);
+    auto& known = found->second.declaration;
+    const bool received = *known.where.file == '\0';  // with the state of another process: without initialiser and line
+    if (received && known.type == variable.type && known.kind == variable.kind) known = variable;
+    detail::require_same(known, variable);
   }
 
   std::vector<std::string> names() const {
