@@ -151,6 +151,20 @@ TEST_CASE("large variables have the first values of small ones, in each copy") {
   CHECK(std::signbit(store.value("negative", 1).as<float>()[count - 1]));
 }
 
+TEST_CASE("a variable that came with the state of another process takes the initialiser of the program that declares it") {
+  VariableStore store{7, 1, 2};
+  auto received = declaration("w", Initializer::zeros(), {3});
+  received.where = {};
+  store.declare(received);
+  store.declare(declaration("w", Initializer::normal(0, 1), {3}));
+  CHECK(store.declaration("w").initializer == Initializer::normal(0, 1));
+  store.declare(received);  // when the job goes back to that state
+  store.declare(declaration("w", Initializer::normal(0, 1), {3}));
+  CHECK_THROWS_WITH(store.declare(declaration("w", Initializer::zeros(), {3})), Catch::Contains("but it was declared as normal with mean 0"));
+  received.type.shape = {4};
+  CHECK_THROWS_WITH(store.declare(received), Catch::Contains("give the two different names or the same type"));
+}
+
 TEST_CASE("declaring again finds the variable with its value, another type or kind is refused") {
   VariableStore store{7, 1, 2};
   store.declare(declaration("w", Initializer::zeros(), {3}));

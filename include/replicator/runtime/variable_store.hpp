@@ -101,9 +101,10 @@ class VariableStore {
       return;
     }
     auto& known = found->second.declaration;
-    const bool received = *known.where.file == '\0';  // with the state of another process: without initialiser and line
-    if (received && known.type == variable.type && known.kind == variable.kind) known = variable;
-    detail::require_same(known, variable);
+    // What came with the state of another process has neither initialiser nor line.
+    const auto received = [](const VariableDeclaration& d) { return *d.where.file == '\0'; };
+    if (known.type != variable.type || known.kind != variable.kind || (!received(known) && !received(variable))) detail::require_same(known, variable);
+    if (received(known)) known = variable;
   }
 
   std::vector<std::string> names() const {
