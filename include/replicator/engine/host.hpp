@@ -113,7 +113,7 @@ class Host {
     require_valid(deployment);
     if (deployment.processes && deployment.elastic && deployment.processes->size() > 1)
       throw BuildError{"a job of processes that the program knows (MPI) was to be elastic: MPI takes no process back; leave --elastic out, or start the processes without MPI"};
-    const auto found = deployment.processes ? (deployment.processes->environment() ? *deployment.processes->environment() : transport::ProcessEnvironment{})
+    const auto found = deployment.processes ? transport::environment_of(*deployment.processes)
                                             : transport::find_environment({deployment.job_token_file, deployment.interface, deployment.connect_deadline, deployment.insecure});
     if (deployment.replicas < found.world_size)
       throw BuildError{"the job has " + std::to_string(found.world_size) + " processes, but there are only " + std::to_string(deployment.replicas) +

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <replicator/core/parse.hpp>
+#include <replicator/core/processes.hpp>
 #include <replicator/io/file_descriptor.hpp>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@ struct ProcessEnvironment {
   // Process 0 only: a socket that listens already, where a launcher had to publish its port. Otherwise Job makes one.
   std::shared_ptr<FileDescriptor> listener;
 };
+
+// The place of this process among processes that the program knows.
+inline ProcessEnvironment environment_of(const Processes& processes) { return processes.environment() ? *processes.environment() : ProcessEnvironment{}; }
 
 namespace detail {
 

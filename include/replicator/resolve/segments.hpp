@@ -1,33 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segments: cuts the replicas' graphs at the collectives and transfers whose results they need.
+// The segments of collectives, on which all replicas agree.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include <replicator/core/error.hpp>
-#include <replicator/graph/placeholder.hpp>
+#include <replicator/graph/segments_of.hpp>
 #include <replicator/resolve/resolution.hpp>
 
 namespace replicator::detail {
-
-// The segment of each node: the number of collectives and of transfers between devices on the longest path to it.
-// Inputs from elsewhere thus come from an earlier segment. A collective's segment is at least earliest[ordinal].
-inline std::vector<std::uint32_t> segments_of(const Graph& graph, std::span<const std::uint32_t> earliest) {
-  std::vector<std::uint32_t> segment(graph.nodes().size());
-  for (std::uint32_t i = 0; i < graph.nodes().size(); ++i) {
-    for (const auto input : graph.node(i).inputs) {
-      const auto& from = graph.node(input);
-      const bool elsewhere = from.device != graph.node(i).device && !from.leaf();
-      segment[i] = std::max(segment[i], segment[input.node] + (elsewhere || from.get<Placeholder>() ? 1 : 0));
-    }
-    if (const auto* placeholder = graph.node(i).get<Placeholder>()) segment[i] = std::max(segment[i], earliest[placeholder->ordinal]);
-  }
-  return segment;
-}
 
 // A bucket is waited for as a whole, so all replicas must do a collective in the same segment. This is the latest one
 // that any of their graphs gives it. Graphs can differ in this, for example if thunks are dealt over the replicas.

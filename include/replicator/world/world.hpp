@@ -62,7 +62,7 @@ class World {
   // program knows (PMIx), or srun. Without any of these the process is alone. Throws BuildError or CommunicationError.
   explicit World(const WorldOptions& options = {}) : World{detail::transport::find_environment(), options} {}
   // The same, with processes that the program knows: World{processes_of(comm)} in a program that has called MPI_Init.
-  explicit World(const Processes& processes, const WorldOptions& options = {}) : World{processes.environment() ? *processes.environment() : detail::transport::ProcessEnvironment{}, options} {}
+  explicit World(const Processes& processes, const WorldOptions& options = {}) : World{detail::transport::environment_of(processes), options} {}
   World(const detail::transport::ProcessEnvironment& environment, const WorldOptions& options)
       : options_{checked(options)},
         job_{environment, job_options(options_)},

@@ -18,6 +18,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/rewrite.hpp>
 #include <replicator/graph/rows.hpp>
+#include <replicator/graph/segments_of.hpp>
 
 namespace replicator::detail::passes {
 
@@ -78,11 +79,10 @@ class RowsFusion {
         rewriter_{graph},
         users_{users_of(graph)},
         group_of_(size(), none),
-        segment_(segments.begin(), segments.end()),
+        segment_{segments.empty() ? segments_of(graph) : std::vector(segments.begin(), segments.end())},
         kept_(size()),
         seen_(size()) {
     for (const auto result : graph.results()) kept_[result.node] = true;
-    if (segment_.empty()) find_segments();
     for (std::uint32_t i = 0; i < size(); ++i) place(i);
     for (std::uint32_t i = size(); i-- > 0;) place_producer(i);
     for (std::uint32_t g = 0; g < groups_.size(); ++g) drop_small(g);
@@ -102,16 +102,6 @@ class RowsFusion {
   std::uint32_t size() const { return static_cast<std::uint32_t>(graph_.nodes().size()); }
 
   // --- which nodes belong together -----------------------------------------------------------------------------------
-  // The number of collectives and transfers between devices before each node.
-  void find_segments() {
-    segment_.resize(size());
-    for (std::uint32_t i = 0; i < size(); ++i)
-      for (const auto input : graph_.node(i).inputs) {
-        const auto& from = graph_.node(input.node);
-        const bool elsewhere = from.device != graph_.node(i).device && !from.leaf();
-        segment_[i] = std::max(segment_[i], segment_[input.node] + (elsewhere || from.get<Placeholder>() ? 1 : 0));
-      }
-  }
   // Puts a node into the groups around it, which become one; or a reduction into a group of its own.
   void place(std::uint32_t index) {
     if (!graph_.node(index).get<Compute>()) return;
