@@ -23,20 +23,31 @@ using transport::Job;
 
 namespace {
 
-// A job of two with a process 0 that answers a hello with these frames; what `body` throws, or "nothing".
-std::string with_process_0(const std::vector<Bytes>& frames, const std::function<void(Job&)>& body) {
-  const auto listener = transport::detail::listen_on(0);
+// Process 1 of a job of two, whose process 0 is at this listener.
+transport::ProcessEnvironment process_1_at(const transport::FileDescriptor& listener) {
   transport::ProcessEnvironment environment;
   environment.rank = 1;
   environment.world_size = 2;
   environment.master_address = "127.0.0.1";
   environment.master_port = transport::detail::port_of(listener.get());
+  return environment;
+}
+// As process 0: waits for process 1, greets it and hears its hello.
+Link receive_process_1(const transport::FileDescriptor& listener) {
+  pollfd event{listener.get(), POLLIN, 0};
+  ::poll(&event, 1, 10000);
+  Link link{FileDescriptor{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}};
+  send_frame(link, FrameWriter{FrameKind::heartbeat}.finish());  // the greeting
+  await_frame(link, FrameKind::hello);
+  return link;
+}
+
+// A job of two with a process 0 that answers a hello with these frames; what `body` throws, or "nothing".
+std::string with_process_0(const std::vector<Bytes>& frames, const std::function<void(Job&)>& body) {
+  const auto listener = transport::detail::listen_on(0);
+  const auto environment = process_1_at(listener);
   std::jthread process_0{[&] {
-    pollfd event{listener.get(), POLLIN, 0};
-    ::poll(&event, 1, 10000);
-    Link link{FileDescriptor{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}};
-    send_frame(link, FrameWriter{FrameKind::heartbeat}.finish());  // the greeting
-    await_frame(link, FrameKind::hello);
+    Link link = receive_process_1(listener);
     send_frame(link, FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").blob({}).finish());
     await_frame(link, FrameKind::gather);
     for (const auto& frame : frames) send_frame(link, frame);
@@ -73,21 +84,13 @@ TEST_CASE("half of an exchange, or one that nobody asked for, is no result: proc
 TEST_CASE("a process that receives the survivors and falls silent is left after the detection time, and one that shows that it lives is not") {
   const bool beats = GENERATE(false, true);
   const auto listener = transport::detail::listen_on(0);
-  transport::ProcessEnvironment environment;
-  environment.rank = 1;
-  environment.world_size = 2;
-  environment.master_address = "127.0.0.1";
-  environment.master_port = transport::detail::port_of(listener.get());
+  const auto environment = process_1_at(listener);
   auto options = quick_options();
   options.dead_after = std::chrono::milliseconds{400};
   options.connect_deadline = std::chrono::milliseconds{60000};
   bool left = false;
   std::jthread receiver{[&] {
-    pollfd event{listener.get(), POLLIN, 0};
-    ::poll(&event, 1, 10000);
-    Link link{FileDescriptor{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}};
-    send_frame(link, FrameWriter{FrameKind::heartbeat}.finish());  // the greeting
-    await_frame(link, FrameKind::hello);
+    Link link = receive_process_1(listener);
     for (int i = 0; i < (beats ? 8 : 1); ++i) {  // "you are at the right address", and that again for 1.6 s
       send_frame(link, FrameWriter{FrameKind::heartbeat}.finish());
       ::usleep(200000);

@@ -205,7 +205,7 @@ class WithGradient {
 //
 // Throws BuildError, with the line of custom_gradient, if a gradient has another shape than its argument, and if a gradient is
 // asked for with respect to a tensor that f uses without taking it as an argument.
-// `backward` runs later than f, in rp::gradients or minimize: it must own what it captures, or capture what still lives then.
+// `backward` runs later than f, in rp::gradients or minimize. So capture by value, or only what still lives then.
 template <class F, class Backward>
 auto custom_gradient(F f, Backward backward, std::source_location where = std::source_location::current()) {
   return detail::WithGradient<F, Backward>{std::move(f), std::move(backward), where};
