@@ -12,7 +12,7 @@
 #include <replicator/cpu/kernels.hpp>
 #include <replicator/cpu/onednn/onednn_convolution.hpp>
 #include <replicator/cpu/onednn/onednn_matmul.hpp>
-#include <replicator/ops/upsample.hpp>
+#include <replicator/ops/resize.hpp>
 
 #include "../support/convolution.hpp"
 #include "../support/matmul.hpp"
@@ -97,7 +97,7 @@ TEST_CASE("convolutions of bfloat16 and their transposes are summed in float32 a
   CHECK(convolution_error<bfloat16>(grouped, library) <= one_unit);
 }
 
-TEST_CASE("pooling, up-sampling, running sums and scattered sums of bfloat16 are those of float32, rounded once") {
+TEST_CASE("pooling, resizing, running sums and scattered sums of bfloat16 are those of float32, rounded once") {
   const auto x = random_array<bfloat16>({2, 3, 8, 9}, 1), u = random_array<bfloat16>({2, 3, 8, 9}, 2);
   const PoolingOptions window{.window = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
   const auto dy = random_array<bfloat16>(replicator::detail::pooled_shape(x.shape(), window), 3);
@@ -106,8 +106,8 @@ TEST_CASE("pooling, up-sampling, running sums and scattered sums of bfloat16 are
   check_rounds_once(MaxPoolPick{window}, {x, u});
   check_rounds_once(AveragePool{window}, {x});
   check_rounds_once(AveragePoolTranspose{window, x.shape()}, {dy});
-  check_rounds_once(Upsample{{{2, 3}, Interpolation::bilinear}}, {x});
-  check_rounds_once(UpsampleTranspose{{{2, 3}, Interpolation::bilinear}}, {x});
+  check_rounds_once(Resize{{16, 5}, Interpolation::bilinear}, {x});
+  check_rounds_once(ResizeTranspose{{4, 27}, Interpolation::bilinear}, {x});
   check_rounds_once(CumulativeSum{3}, {x});
   const Array<std::int64_t> rows{{4}, {1, 0, 1, 1}};
   check_rounds_once(Gather{0}, {x}, &rows);

@@ -14,8 +14,8 @@
 #include <replicator/cpu/pooling.hpp>
 #include <replicator/cpu/random.hpp>
 #include <replicator/cpu/reduce.hpp>
+#include <replicator/cpu/resize.hpp>
 #include <replicator/cpu/top_k.hpp>
-#include <replicator/cpu/upsample.hpp>
 #include <replicator/graph/choose_kernel.hpp>
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/ops/fusion/convolution_in_parts.hpp>
@@ -154,14 +154,14 @@ TEST_CASE("a change of layout puts channels last, and back") {
   CHECK(std::memcmp(got.data(), want.data(), want.size_bytes()) == 0);  // NHWC is what this test takes it for
 }
 
-TEST_CASE("pooling and up-sampling give images as they are offered") {
+TEST_CASE("pooling and resizing give images as they are offered") {
   const Shape x{2, 5, 4, 4}, half{2, 5, 2, 2}, twice{2, 5, 8, 8};
   const PoolingOptions two{{2, 2}, {2, 2}};
   CHECK(is_given_as_offered(MaxPool{two}, {x}, half));
   CHECK(is_given_as_offered(MaxPoolSpread{two}, {x, half}, x));
   CHECK(is_given_as_offered(AveragePoolTranspose{two, x}, {half}, x));
-  CHECK(is_given_as_offered(Upsample{{{2, 2}}}, {x}, twice));
-  CHECK(is_given_as_offered(UpsampleTranspose{{{2, 2}}}, {x}, half));
+  CHECK(is_given_as_offered(Resize{{8, 8}}, {x}, twice));
+  CHECK(is_given_as_offered(ResizeTranspose{{2, 2}}, {x}, half));
 }
 
 TEST_CASE("pooling and its gradients give the CPU's bits") {
@@ -385,7 +385,7 @@ TEST_CASE("random numbers: uniform ones have the CPU's bits, normal ones its val
     }
 }
 
-TEST_CASE("the largest elements, cumulative sums and up-sampling give the CPU's bits") {
+TEST_CASE("the largest elements, cumulative sums and resized images give the CPU's bits") {
   if (!gpu_is_here()) return;
   for (const auto dtype : every_dtype)
     for (const std::int64_t axis : {0, 1, 2}) {
@@ -397,10 +397,9 @@ TEST_CASE("the largest elements, cumulative sums and up-sampling give the CPU's 
     }
   for (const auto dtype : {DType::float32, DType::float64, DType::bfloat16})
     for (const auto interpolation : {Interpolation::nearest, Interpolation::bilinear})
-      for (const Extents2d factors : {Extents2d{2, 2}, Extents2d{3, 1}, Extents2d{4, 5}}) {
-        const UpsampleOptions options{factors, interpolation};
-        check_same(Upsample{options}, {random_values({dtype, {2, 3, 5, 4}}, 6)});
-        check_same(UpsampleTranspose{options}, {random_values({dtype, {2, 3, 5 * factors[0], 4 * factors[1]}}, 7)});
+      for (const Extents2d size : {Extents2d{10, 8}, Extents2d{15, 4}, Extents2d{7, 9}, Extents2d{3, 1}}) {
+        check_same(Resize{size, interpolation}, {random_values({dtype, {2, 3, 5, 4}}, 6)});
+        check_same(ResizeTranspose{{5, 4}, interpolation}, {random_values({dtype, {2, 3, size[0], size[1]}}, 7)});
       }
 }
 

@@ -96,28 +96,39 @@ GroupCase draw_groups() {
 
 }  // namespace
 
-TEST_CASE("layer norm normalises each example over its last axes, then scales and shifts") {
+TEST_CASE("layer norm normalises each example over any axes, then scales and shifts") {
   CHECK(rc::check([] {
     const auto x = random_array<double>(draw_shape(1, 4, 1, 4), 1);
     const auto rank = static_cast<std::int64_t>(x.shape().rank());
-    const auto axes = *rc::gen::inRange<std::int64_t>(1, rank + 1);
-    Shape last;
-    for (auto axis = rank - axes; axis < rank; ++axis) last.push_back(x.shape()[static_cast<std::size_t>(axis)]);
-    const auto in = variables_like(x, last);
+    std::vector<bool> normal(static_cast<std::size_t>(rank));
+    normal[*rc::gen::inRange<std::size_t>(0, normal.size())] = true;
+    for (std::size_t axis = 0; axis < normal.size(); ++axis) normal[axis] = normal[axis] || *rc::gen::arbitrary<bool>();
+    Axes over;
+    Shape weights;
+    for (std::int64_t axis = 0; axis < rank; ++axis)
+      if (normal[static_cast<std::size_t>(axis)]) over.axes.push_back(axis), weights.push_back(x.shape()[static_cast<std::size_t>(axis)]);
+    if (*rc::gen::arbitrary<bool>()) over.axes.back() -= rank;
+    const auto in = variables_like(x, weights);
     const auto layer = [&](Graph& graph, std::span<const AnyTensor> from) {
       ReplicaContext replica{graph};
       read_inputs(graph);
-      return nn::layer_norm(replica, Tensor<double>{from[0]}, "ln", {.axes = axes, .epsilon = 0.1}).any();
+      return nn::layer_norm(replica, Tensor<double>{from[0]}, "ln", {.over = over, .epsilon = 0.1}).any();
     };
-    auto expected = normalised(x, 0.1, [&](const std::vector<std::int64_t>& i) {
-      std::int64_t example = 0;
-      for (std::int64_t axis = 0; axis < rank - axes; ++axis)
-        example = example * x.shape()[static_cast<std::size_t>(axis)] + i[static_cast<std::size_t>(axis)];
-      return example;
-    });
+    // The number of an element among the axes that are normalised, or among the others.
+    const auto number = [&](const std::vector<std::int64_t>& i, bool of) {
+      std::int64_t result = 0;
+      for (std::size_t axis = 0; axis < normal.size(); ++axis)
+        if (normal[axis] == of) result = result * x.shape()[axis] + i[axis];
+      return result;
+    };
+    auto expected = normalised(x, 0.1, [&](const std::vector<std::int64_t>& i) { return number(i, false); });
     const auto gain = doubles(in[1]), shift = doubles(in[2]);
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      expected[i] = expected[i] * gain[i % gain.size()] + shift[i % gain.size()];
+    std::size_t element = 0;
+    for_each_index(x.shape(), [&](const std::vector<std::int64_t>& i) {
+      const auto weight = static_cast<std::size_t>(number(i, true));
+      expected[element] = expected[element] * gain[weight] + shift[weight];
+      ++element;
+    });
     check_layer(layer, in, expected);
   }));
 }
@@ -178,8 +189,9 @@ TEST_CASE("normalisations of examples have PyTorch's variables, or none") {
   };
   using Names = std::vector<std::string>;
   CHECK(names([](auto& r, auto x) { nn::layer_norm(r, x, "ln"); }) == Names{"ln.weight[4] ones", "ln.bias[4] zeros"});
-  CHECK(names([](auto& r, auto x) { nn::layer_norm(r, x, "ln", {.axes = 2}); }) ==
+  CHECK(names([](auto& r, auto x) { nn::layer_norm(r, x, "ln", {.over = {-2, -1}}); }) ==
         Names{"ln.weight[6, 4] ones", "ln.bias[6, 4] zeros"});
+  CHECK(names([](auto& r, auto x) { nn::layer_norm(r, x, "ln", {.over = 1}); }) == Names{"ln.weight[6] ones", "ln.bias[6] zeros"});
   CHECK(names([](auto& r, auto x) { nn::layer_norm(r, x, "ln", {.affine = false}); }) == Names{});
   CHECK(names([](auto& r, auto x) { nn::group_norm(r, x, "gn", {.groups = 2}); }) ==
         Names{"gn.weight[6] ones", "gn.bias[6] zeros"});
@@ -226,9 +238,9 @@ TEST_CASE("normalisations of examples refuse what they cannot normalise, at the 
   CHECK_THROWS_WITH(nn::instance_norm(replica, images({2, 6, 1, 1}), "in"),
                     Contains("instance_norm \"in\"") && Contains("more than one element in each group"));
   CHECK_THROWS_WITH(nn::instance_norm(replica, images({6}), "in"), Contains("x must be [N, C, ...]"));
-  CHECK_THROWS_WITH(
-      nn::layer_norm(replica, images({2, 6}), "ln", {.axes = 3}),
-      Contains("layer_norm \"ln\" at test_group_norm.cpp:") && Contains("asked for the last 3 axes of float32[2, 6]"));
+  CHECK_THROWS_WITH(nn::layer_norm(replica, images({2, 6}), "ln", {.over = 2}),
+                    Contains("layer_norm \"ln\" at test_group_norm.cpp:") && Contains("the axis 2 does not exist in the shape [2, 6]"));
+  CHECK_THROWS_WITH(nn::layer_norm(replica, images({2, 0}), "ln"), Contains("layer_norm \"ln\"") && Contains("x must have an axis and elements, found float32[2, 0]"));
 }
 
 }  // namespace test_group_norm

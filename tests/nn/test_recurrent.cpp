@@ -164,7 +164,7 @@ TEST_CASE("rms_norm divides by the root of the mean square, and has one weight")
   CHECK(graph.variables().size() == 1);
   const EvaluateOptions options{.variables = {{"norm.weight", Array<double>{{2}, {1, 10}}.any()}}};
   check_close(doubles(evaluate(y, std::vector{values.any()}, options)), {3 / std::sqrt(12.5), 40 / std::sqrt(12.5), 1, -10});
-  CHECK_THROWS_WITH(nn::rms_norm(replica, input(graph, values, 0), "norm", {.axes = 3}), Contains("rms_norm \"norm\" at test_recurrent.cpp:") && Contains("the last 3 axes"));
+  CHECK_THROWS_WITH(nn::rms_norm(replica, input(graph, values, 0), "norm", {.over = 3}), Contains("rms_norm \"norm\" at test_recurrent.cpp:") && Contains("the axis 3 does not exist"));
 }
 
 }  // namespace test_recurrent

@@ -18,8 +18,8 @@
 #include <replicator/ops/attention.hpp>
 #include <replicator/ops/cumulative_sum.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/ops/resize.hpp>
 #include <replicator/ops/top_k.hpp>
-#include <replicator/ops/upsample.hpp>
 #include <replicator/replicate/replicator.hpp>
 
 #include "deployments.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layouts of images [N, C, H, W] that pooling and up-sampling take on the CPU. Memory is seen as planes of H x W pixels, and
+// The layouts of images [N, C, H, W] that pooling and resizing take on the CPU. Memory is seen as planes of H x W pixels, and
 // a pixel has `pixel` channels. That is 1 for row-major, 8 for nChw8c, 16 for nChw16c, and C for NHWC.
 #pragma once
 

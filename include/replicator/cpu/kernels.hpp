@@ -18,6 +18,6 @@
 #include <replicator/cpu/pooling.hpp>
 #include <replicator/cpu/random.hpp>
 #include <replicator/cpu/reduce.hpp>
+#include <replicator/cpu/resize.hpp>
 #include <replicator/cpu/rows.hpp>
 #include <replicator/cpu/top_k.hpp>
-#include <replicator/cpu/upsample.hpp>

@@ -14,9 +14,9 @@
 #include <replicator/cuda/movement.cuh>
 #include <replicator/cuda/pooling.cuh>
 #include <replicator/cuda/random.cuh>
+#include <replicator/cuda/resize.cuh>
 #include <replicator/cuda/scatter_add.cuh>
 #include <replicator/cuda/top_k.cuh>
-#include <replicator/cuda/upsample.cuh>
 #if __has_include(<replicator/with/cublaslt.cuh>)
 #include <replicator/with/cublaslt.cuh>
 #endif

@@ -17,7 +17,7 @@
 #include <replicator/nn/embedding.hpp>
 #include <replicator/nn/linear.hpp>
 #include <replicator/ops/pooling.hpp>
-#include <replicator/ops/upsample.hpp>
+#include <replicator/ops/resize.hpp>
 
 namespace replicator::models {
 

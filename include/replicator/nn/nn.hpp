@@ -4,6 +4,7 @@
 
 #include <replicator/nn/batch_norm.hpp>
 #include <replicator/nn/conditional_batch_norm.hpp>
+#include <replicator/nn/conv1d.hpp>
 #include <replicator/nn/conv2d.hpp>
 #include <replicator/nn/conv_transpose2d.hpp>
 #include <replicator/nn/cross_replica_moments.hpp>

@@ -34,7 +34,7 @@
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/ops/resize.hpp>
 #include <replicator/ops/sampling.hpp>
 #include <replicator/ops/stop_gradient.hpp>
 #include <replicator/ops/top_k.hpp>
-#include <replicator/ops/upsample.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of up-sampling and its transpose on the CPU. Both are one loop over images in the layouts of cpu/image_layout.hpp.
+// The kernels of resizing and its transpose on the CPU. Both are one loop over images in the layouts of cpu/image_layout.hpp.
 // Each pixel of the result is a sum over taps, row taps times column taps. The transpose has the same taps, sorted by the other
 // end. Threads share the rows of the result, so the bits do not depend on the number of threads.
 #pragma once
@@ -18,7 +18,7 @@
 #include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/graph/kernel.hpp>
-#include <replicator/ops/upsample.hpp>
+#include <replicator/ops/resize.hpp>
 
 namespace replicator::detail::cpu {
 
@@ -37,14 +37,15 @@ struct AxisTaps {
   void close() { begin.push_back(static_cast<std::int64_t>(taps.size())); }
 };
 
-inline AxisTaps upsampling_taps(std::int64_t extent, std::int64_t factor, Interpolation interpolation) {
+// The taps that make `out` pixels of `in`. A centre of the result lies at (i + 0.5) in / out - 0.5 of the input.
+inline AxisTaps resizing_taps(std::int64_t in, std::int64_t out, Interpolation interpolation) {
   AxisTaps result;
-  for (std::int64_t i = 0; i < extent * factor; ++i) {
-    const double centre = std::max(0.0, (static_cast<double>(i) + 0.5) / static_cast<double>(factor) - 0.5);
+  for (std::int64_t i = 0; i < out; ++i) {
+    const double centre = std::max(0.0, (static_cast<double>(i) + 0.5) * static_cast<double>(in) / static_cast<double>(out) - 0.5);
     const bool nearest = interpolation == Interpolation::nearest;
-    const std::int64_t low = nearest ? i / factor : static_cast<std::int64_t>(centre);
+    const std::int64_t low = nearest ? i * in / out : static_cast<std::int64_t>(centre);
     const double share = nearest ? 0 : centre - static_cast<double>(low);
-    if (share == 0 || low + 1 == extent) {
+    if (share == 0 || low + 1 == in) {
       result.taps.push_back({low, 1});
     } else {
       result.taps.push_back({low, 1 - share});
@@ -88,13 +89,15 @@ template <std::int64_t lanes, class T>
   const std::int64_t columns = v.columns->extent();
   for (std::int64_t c = 0; c < columns; ++c, out += v.pixel) {
     const auto* const column_end = v.columns->taps.data() + v.columns->begin[static_cast<std::size_t>(c) + 1];
+    // Minus zero leaves every number as it is. A pixel of the transpose that no other was made from is plus zero.
+    const T nothing = row_begin == row_end || column == column_end ? T{} : -T{};
     for (std::int64_t lane = 0; lane < v.pixel; lane += lanes) {
       T sum[lanes];
-      for (std::int64_t j = 0; j < lanes; ++j) sum[j] = -T{};  // minus zero leaves every number as it is
+      for (std::int64_t j = 0; j < lanes; ++j) sum[j] = nothing;
       for (const auto* row = row_begin; row < row_end; ++row) {
         const T* const from = plane + row->at * v.in[1] * v.pixel + lane;
         T part[lanes];
-        for (std::int64_t j = 0; j < lanes; ++j) part[j] = -T{};
+        for (std::int64_t j = 0; j < lanes; ++j) part[j] = nothing;
         for (const auto* tap = column; tap < column_end; ++tap)
           for (std::int64_t j = 0; j < lanes; ++j) part[j] += static_cast<T>(tap->weight) * from[tap->at * v.pixel + j];
         for (std::int64_t j = 0; j < lanes; ++j) sum[j] += static_cast<T>(row->weight) * part[j];
@@ -152,44 +155,43 @@ class TapLoops final : public Executable {
   int threads_;
 };
 
-// `small` is the smaller image: the input of up-sampling, or the result of its transpose.
+// `x` before resizing and `y` after it; the transpose takes y and gives x.
 template <bool transpose>
-std::unique_ptr<Executable> make_taps(const UpsampleOptions& options, const Shape& small, const KernelRequest& request) {
-  const Shape& x = request.inputs[0].shape;
-  const ImageLayout layout = image_layout(request.offered[0], x);
+std::unique_ptr<Executable> make_taps(Interpolation interpolation, const Shape& x, const Shape& y, const KernelRequest& request) {
+  const Shape& in = request.inputs[0].shape;
+  const ImageLayout layout = image_layout(request.offered[0], in);
   const auto taps = [&](std::size_t axis) {
-    auto forward = upsampling_taps(small[axis + 2], options.factors[axis], options.interpolation);
-    return transpose ? transposed(forward, small[axis + 2]) : forward;
+    auto forward = resizing_taps(x[axis], y[axis], interpolation);
+    return transpose ? transposed(forward, x[axis]) : forward;
   };
   const auto make = [&]<class T>() -> std::unique_ptr<Executable> {
-    return std::make_unique<TapLoops<T>>(taps(0), taps(1), Extents2d{x[2], x[3]}, layout, x, request.threads);
+    return std::make_unique<TapLoops<T>>(taps(2), taps(3), Extents2d{in[2], in[3]}, layout, in, request.threads);
   };
   std::unique_ptr<Executable> result;
   if (request.inputs[0].dtype == DType::float32) result = make.template operator()<float>();
   if (request.inputs[0].dtype == DType::float64) result = make.template operator()<double>();
   if (!result) return nullptr;
-  result->input_layouts = {layout.of(x)};
+  result->input_layouts = {layout.of(in)};
   result->output_layouts = {layout.of(request.outputs[0].shape)};
   result->in_place = {-1};
   return result;
 }
 
-inline std::unique_ptr<Executable> make_upsample(const KernelRequest& r) {
-  if (r.inputs[0].dtype == DType::bfloat16) return in_float32(r, &make_upsample);
-  return make_taps<false>(r.operation.get<Upsample>()->options, r.inputs[0].shape, r);
+inline std::unique_ptr<Executable> make_resize(const KernelRequest& r) {
+  if (r.inputs[0].dtype == DType::bfloat16) return in_float32(r, &make_resize);
+  return make_taps<false>(r.operation.get<Resize>()->interpolation, r.inputs[0].shape, r.outputs[0].shape, r);
 }
-inline std::unique_ptr<Executable> make_upsample_transpose(const KernelRequest& r) {
-  if (r.inputs[0].dtype == DType::bfloat16) return in_float32(r, &make_upsample_transpose);
-  return make_taps<true>(r.operation.get<UpsampleTranspose>()->options, r.outputs[0].shape, r);
+inline std::unique_ptr<Executable> make_resize_transpose(const KernelRequest& r) {
+  if (r.inputs[0].dtype == DType::bfloat16) return in_float32(r, &make_resize_transpose);
+  return make_taps<true>(r.operation.get<ResizeTranspose>()->interpolation, r.outputs[0].shape, r.inputs[0].shape, r);
 }
 
 }  // namespace detail
 
-inline constexpr Kernel upsample_loops{"upsample loops", &detail::make_upsample};
-inline constexpr Kernel upsample_transpose_loops{"upsample transpose loops", &detail::make_upsample_transpose};
+inline constexpr Kernel resize_loops{"resize loops", &detail::make_resize};
+inline constexpr Kernel resize_transpose_loops{"resize transpose loops", &detail::make_resize_transpose};
 
-inline const bool upsample_loops_registered =
-    register_kernel<Upsample>(DeviceKind::cpu, KernelTier::reference, &upsample_loops) &&
-    register_kernel<UpsampleTranspose>(DeviceKind::cpu, KernelTier::reference, &upsample_transpose_loops);
+inline const bool resize_loops_registered = register_kernel<Resize>(DeviceKind::cpu, KernelTier::reference, &resize_loops) &&
+                                            register_kernel<ResizeTranspose>(DeviceKind::cpu, KernelTier::reference, &resize_transpose_loops);
 
 }  // namespace replicator::detail::cpu
