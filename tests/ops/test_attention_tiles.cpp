@@ -27,8 +27,8 @@ using namespace replicator::test;
 namespace {
 
 bool has_tiles() {
-  if (cpu::instruction_level() == cpu::InstructionLevel::avx512) return true;
-  WARN("skipped: the kernels of attention need AVX-512");
+  if (cpu::instruction_level() != cpu::InstructionLevel::baseline) return true;
+  WARN("skipped: the kernels of attention need AVX2 with FMA");
   return false;
 }
 
@@ -239,6 +239,45 @@ TEST_CASE("attention counts the arithmetic of its products: half of it where it 
   CHECK(AnyOperation{AttentionGradient{}}.work(inputs) == 3 * 2 * 10 * 20 * (3 * 4 + 2 * 6));
   const TensorType square[] = {inputs[0], inputs[0], inputs[0]};
   CHECK(AnyOperation{Attention{.causal = true}}.work(square) == 3 * 2 * (10 * 11 / 2) * (4 + 4));
+}
+
+TEST_CASE("the loops for AVX2 give the bits of those for AVX-512") {
+  if (cpu::instruction_level() != cpu::InstructionLevel::avx512) {
+    WARN("skipped: needs AVX-512");
+    return;
+  }
+  constexpr auto tile = cpu::attention_tile;
+  const auto random = [](std::int64_t count, std::uint64_t seed) { return random_array<float>({count}, seed); };
+  const auto twice = [](const auto& values, const auto& compute) {
+    auto a = values, b = values;
+    compute(cpu::attention_avx2, a), compute(cpu::attention_avx512, b);
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::memcmp(a[i].data(), b[i].data(), static_cast<std::size_t>(a[i].size()) * sizeof(float)) == 0);
+  };
+  using Arrays = std::vector<Array<float>>;
+  for (const std::int64_t rows : {1, 5, 13, 64})
+    for (const std::int64_t columns : {1, 7, 16, 29, 64, 70})
+      for (const bool add : {false, true})
+        twice(Arrays{random(rows * 19, 1), random(19 * columns, 2), random(rows * columns, 3)}, [&](const auto& loops, Arrays& m) {
+          loops.multiply({rows, 19, columns}, {m[0].data(), 1, rows}, {m[1].data(), columns}, {m[2].data(), columns}, add);
+        });
+  for (const std::int64_t first : {0, 2})
+    for (const bool diagonal : {false, true}) {
+      const cpu::AttentionPart part{0, diagonal ? 16 : 50, first, diagonal};
+      twice(Arrays{random(tile * tile, 4), random(tile, 5), random(tile, 6), random(tile, 7)}, [&](const auto& loops, Arrays& m) {
+        loops.weigh(m[0].data(), part, 4, 30.0f, m[1].data(), m[2].data(), m[3].data());
+      });
+      Array<float> log_sums{{tile}};
+      std::fill(log_sums.begin(), log_sums.end(), 100.0f);  // above all scaled products
+      twice(Arrays{random(tile * tile, 8), random(tile * tile, 9), random(tile, 10)}, [&](const auto& loops, Arrays& m) {
+        loops.weigh_back(m[0].data(), m[1].data(), part, 4, log_sums.data(), m[2].data(), 20.0f);
+      });
+    }
+  for (const std::int64_t columns : {1, 8, 16, 37})
+    twice(Arrays{random(5 * columns, 11), random(5, 12), random(1, 13)}, [&](const auto& loops, Arrays& m) {
+      loops.scale_rows(m[0].data(), m[1].data(), 5, columns);
+      loops.divide_rows(m[0].data(), m[1].data(), 5, columns);
+      m[2][0] = loops.dot(m[0].data(), m[0].data() + columns, columns);
+    });
 }
 
 }  // namespace test_attention_tiles

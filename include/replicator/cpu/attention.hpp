@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of attention and its gradient on the CPU, in float32 on AVX-512. Tiles of 64 queries and 64 keys stay in the cache, and
+// The kernels of attention and its gradient on the CPU, in float32 on AVX2 and AVX-512, with the same bits. Tiles of 64 queries and 64 keys stay in the cache, and
 // the weights are never stored as a whole. Causal attention leaves out the tiles behind the diagonal.
 //
-// A tile of weights is stored with the queries innermost, so that 16 queries are one vector, and each lane has its own maximum and
-// sum. Key tiles are taken in ascending order, and so are query blocks where they add to the same keys. Threads share the blocks of
+// Key tiles are taken in ascending order, and so are query blocks where they add to the same keys. Threads share the blocks of
 // the forward pass, and the heads of the backward pass. So their number changes no bit.
 //
 // Sources: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Rabe and Staats, "Self-attention does not need
@@ -19,9 +18,10 @@
 #include <span>
 
 #include <replicator/core/processor.hpp>
+#include <replicator/cpu/loops/attention_avx2.hpp>
+#include <replicator/cpu/loops/attention_avx512.hpp>
 #include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/cpu/loops/rectangle.hpp>
-#include <replicator/cpu/loops/small_product.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/attention.hpp>
@@ -32,118 +32,12 @@ namespace replicator::detail::cpu {
 
 namespace detail {
 
-inline constexpr std::int64_t attention_tile = 64;  // queries, and keys
-
-// exp(x) for x <= 0, to 1 unit of the last place. Below -104 it is 0. NaN stays NaN. No x here exceeds 0: what is subtracted is the
-// largest of the same rounded products, or more.
-// Source of the polynomial: Cephes, expf (Moshier).
-[[REPLICATOR_AVX512, gnu::always_inline]] inline __m512 exp_of_negative(__m512 x) {
-  const __m512 clamped = _mm512_maskz_max_ps(all_lanes, _mm512_set1_ps(-120.0f), x);  // gives x where it is NaN
-  const __m512 rounder = _mm512_set1_ps(12582912.0f);                                 // 1.5 * 2^23: the sum is rounded to an integer
-  const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(clamped, _mm512_set1_ps(1.44269504088896341f), rounder), rounder);
-  const __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), clamped));
-  __m512 p = _mm512_set1_ps(1.9875691500e-4f);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.3981999507e-3f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.3334519073e-3f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1665795894e-2f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666665459e-1f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.0000001201e-1f));
-  p = _mm512_add_ps(_mm512_fmadd_ps(p, _mm512_mul_ps(r, r), r), _mm512_set1_ps(1.0f));
-  return _mm512_maskz_scalef_ps(all_lanes, p, n);
-}
-
-// Part of a tile: rows of `keys` keys by the vectors of queries from `first_vector` on. On the diagonal, 16 keys meet the first
-// vector's queries, and key r is hidden from the queries before it.
-struct AttentionPart {
-  std::int64_t first_key, keys, first_vector;
-  bool diagonal;
-};
-
-[[REPLICATOR_AVX512, gnu::always_inline]] inline __m512 hide_later(__m512 fits, std::int64_t key) {
-  return _mm512_mask_mov_ps(fits, static_cast<__mmask16>((1u << key) - 1), _mm512_set1_ps(-std::numeric_limits<float>::infinity()));
-}
-
-// Turns products into weights that add up to `sums`, where the largest scaled product so far is `largest`. What was weighed before
-// is to be multiplied by `factors`.
-[[REPLICATOR_AVX512]] inline void weigh(float* fits, const AttentionPart& part, std::int64_t vectors, float scale, float* largest, float* sums,
-                                        float* factors) {
-  const __m512 scales = _mm512_set1_ps(scale);
-  for (std::int64_t v = part.first_vector; v < vectors; ++v) {
-    float* const column = fits + v * tile_group;
-    const bool hides = part.diagonal && v == part.first_vector;
-    const __m512 before = _mm512_loadu_ps(largest + v * tile_group);
-    __m512 most = before;
-    for (std::int64_t key = 0; key < part.keys; ++key) {
-      __m512 x = _mm512_mul_ps(_mm512_loadu_ps(column + key * attention_tile), scales);
-      if (hides) x = hide_later(x, key);
-      most = _mm512_maskz_max_ps(all_lanes, x, most);  // gives `most` where x is NaN
-    }
-    const __mmask16 nothing = _mm512_cmp_ps_mask(most, _mm512_set1_ps(-std::numeric_limits<float>::infinity()), _CMP_EQ_OQ);
-    const __m512 from = _mm512_mask_mov_ps(most, nothing, _mm512_setzero_ps());
-    __m512 sum = _mm512_setzero_ps();
-    for (std::int64_t key = 0; key < part.keys; ++key) {
-      __m512 x = _mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(column + key * attention_tile), scales), from);  // the rounded product, as for the maximum
-      if (hides) x = hide_later(x, key);
-      const __m512 weight = exp_of_negative(x);
-      _mm512_storeu_ps(column + key * attention_tile, weight);
-      sum = _mm512_add_ps(sum, weight);
-    }
-    const __m512 factor = exp_of_negative(_mm512_sub_ps(before, from));
-    _mm512_storeu_ps(sums + v * tile_group, _mm512_fmadd_ps(_mm512_loadu_ps(sums + v * tile_group), factor, sum));
-    _mm512_storeu_ps(factors + v * tile_group, factor);
-    _mm512_storeu_ps(largest + v * tile_group, most);
-  }
-}
-
-// Turns products into weights, and the gradients of weights into the gradients of the unscaled products.
-[[REPLICATOR_AVX512]] inline void weigh_back(float* fits, float* slopes, const AttentionPart& part, std::int64_t vectors, const float* log_sums,
-                                             const float* means, float scale) {
-  const __m512 scales = _mm512_set1_ps(scale);
-  for (std::int64_t v = part.first_vector; v < vectors; ++v) {
-    const bool hides = part.diagonal && v == part.first_vector;
-    const __m512 log_sum = _mm512_loadu_ps(log_sums + v * tile_group), mean = _mm512_loadu_ps(means + v * tile_group);
-    for (std::int64_t key = 0; key < part.keys; ++key) {
-      const std::int64_t at = key * attention_tile + v * tile_group;
-      __m512 x = _mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(fits + at), scales), log_sum);  // the rounded product, as in the sum
-      if (hides) x = hide_later(x, key);
-      const __m512 weight = exp_of_negative(x);
-      _mm512_storeu_ps(fits + at, weight);
-      _mm512_storeu_ps(slopes + at, _mm512_mul_ps(_mm512_mul_ps(weight, scales), _mm512_sub_ps(_mm512_loadu_ps(slopes + at), mean)));
-    }
-  }
-}
-
-// rows[i] *= factors[i], or its inverse.
-template <bool inverse>
-[[REPLICATOR_AVX512]] inline void scale_rows(float* rows, const float* factors, std::int64_t count, std::int64_t columns) {
-  const auto rest = static_cast<__mmask16>((1 << columns % tile_group) - 1);
-  for (std::int64_t i = 0; i < count; ++i, rows += columns) {
-    const __m512 factor = _mm512_set1_ps(inverse ? 1 / factors[i] : factors[i]);
-    std::int64_t c = 0;
-    for (; c + tile_group <= columns; c += tile_group) _mm512_storeu_ps(rows + c, _mm512_mul_ps(_mm512_loadu_ps(rows + c), factor));
-    if (rest != 0) _mm512_mask_storeu_ps(rows + c, rest, _mm512_mul_ps(_mm512_maskz_loadu_ps(rest, rows + c), factor));
-  }
-}
-
-// The sum of a[i] b[i].
-[[REPLICATOR_AVX512]] inline float dot(const float* a, const float* b, std::int64_t count) {
-  __m512 sum = _mm512_setzero_ps();
-  std::int64_t i = 0;
-  for (; i + tile_group <= count; i += tile_group) sum = _mm512_fmadd_ps(_mm512_loadu_ps(a + i), _mm512_loadu_ps(b + i), sum);
-  const auto rest = static_cast<__mmask16>((1 << (count - i)) - 1);
-  sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(rest, a + i), _mm512_maskz_loadu_ps(rest, b + i), sum);
-  alignas(64) float lanes[tile_group];
-  _mm512_store_ps(lanes, sum);
-  for (std::int64_t half = tile_group / 2; half > 0; half /= 2)
-    for (std::int64_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
-  return lanes[0];
-}
-
 // What both passes have in common: the extents, and a walk through the tiles.
 struct AttentionWalk {
   std::int64_t heads, queries, keys, depth, features;
   bool causal;
   float scale;
+  const AttentionLoops* loops = instruction_level() == InstructionLevel::avx512 ? &attention_avx512 : &attention_avx2;
 
   AttentionWalk(std::span<const TensorType> inputs, const Attention& op)
       : queries{inputs[0].shape[-2]},
@@ -171,7 +65,7 @@ struct AttentionWalk {
 
   // Stores `rows` rows of `columns` floats as columns of 64. What is left of the last vector becomes 0.
   static void transpose(const float* from, std::int64_t rows, std::int64_t columns, float* to) {
-    static const RectangleMove move = rectangle_move(true, InstructionLevel::avx512);
+    static const RectangleMove move = rectangle_move(true, instruction_level());
     std::int64_t row_at[Rectangle::side], result_at[Rectangle::side];
     for (std::int64_t i = 0; i < Rectangle::side; ++i) row_at[i] = i * columns * 4, result_at[i] = i * attention_tile * 4;
     if (rows % tile_group != 0) std::memset(to, 0, static_cast<std::size_t>(columns * attention_tile) * sizeof(float));
@@ -219,14 +113,14 @@ class AttentionTiles final : public Executable {
     std::fill(sums, sums + attention_tile, 0.0f);
     w_.parts(first, [&](const AttentionPart& part) {
       const std::int64_t skipped = part.first_vector * tile_group, width = vectors * tile_group - skipped;
-      multiply_small({part.keys, w_.depth, width}, {k + part.first_key * w_.depth, w_.depth}, {turned + skipped, attention_tile}, {fits + skipped, attention_tile}, false);
-      weigh(fits, part, vectors, w_.scale, largest, sums, factors);
+      w_.loops->multiply({part.keys, w_.depth, width}, {k + part.first_key * w_.depth, w_.depth}, {turned + skipped, attention_tile}, {fits + skipped, attention_tile}, false);
+      w_.loops->weigh(fits, part, vectors, w_.scale, largest, sums, factors);
       const bool later = part.first_key > 0;
-      if (later) scale_rows<false>(y + skipped * w_.features, factors + skipped, rows - skipped, w_.features);
-      multiply_small({rows - skipped, part.keys, w_.features}, {fits + skipped, 1, attention_tile}, {v + part.first_key * w_.features, w_.features},
-                     {y + skipped * w_.features, w_.features}, later);
+      if (later) w_.loops->scale_rows(y + skipped * w_.features, factors + skipped, rows - skipped, w_.features);
+      w_.loops->multiply({rows - skipped, part.keys, w_.features}, {fits + skipped, 1, attention_tile}, {v + part.first_key * w_.features, w_.features},
+                         {y + skipped * w_.features, w_.features}, later);
     });
-    scale_rows<true>(y, sums, rows, w_.features);
+    w_.loops->divide_rows(y, sums, rows, w_.features);
     for (std::int64_t i = 0; i < rows; ++i) log_sums[i] = largest[i] + vector_math::log(sums[i]);
   }
 
@@ -266,18 +160,18 @@ class AttentionGradientTiles final : public Executable {
     w_.transpose(dy, rows, e, turned_dy);
     std::fill(log_sums, log_sums + 2 * attention_tile, 0.0f);
     std::copy_n(in(4, query), rows, log_sums);
-    for (std::int64_t i = 0; i < rows; ++i) means[i] = dot(y + i * e, dy + i * e, e);
+    for (std::int64_t i = 0; i < rows; ++i) means[i] = w_.loops->dot(y + i * e, dy + i * e, e);
     w_.parts(first, [&](const AttentionPart& part) {
       const std::int64_t skipped = part.first_vector * tile_group, width = vectors * tile_group - skipped, seeing = rows - skipped;
       const float *const keys = k + part.first_key * d, *const values = v + part.first_key * e;
-      multiply_small({part.keys, d, width}, {keys, d}, {turned + skipped, attention_tile}, {fits + skipped, attention_tile}, false);
-      multiply_small({part.keys, e, width}, {values, e}, {turned_dy + skipped, attention_tile}, {slopes + skipped, attention_tile}, false);
-      weigh_back(fits, slopes, part, vectors, log_sums, means, w_.scale);
+      w_.loops->multiply({part.keys, d, width}, {keys, d}, {turned + skipped, attention_tile}, {fits + skipped, attention_tile}, false);
+      w_.loops->multiply({part.keys, e, width}, {values, e}, {turned_dy + skipped, attention_tile}, {slopes + skipped, attention_tile}, false);
+      w_.loops->weigh_back(fits, slopes, part, vectors, log_sums, means, w_.scale);
       // The first block of queries that sees these keys writes their gradients, and later ones add to them.
       const bool seen = w_.causal ? !part.diagonal : first > 0;
-      multiply_small({part.keys, seeing, e}, {fits + skipped, attention_tile}, {dy + skipped * e, e}, {dv + part.first_key * e, e}, seen);
-      multiply_small({part.keys, seeing, d}, {slopes + skipped, attention_tile}, {q + skipped * d, d}, {dk + part.first_key * d, d}, seen);
-      multiply_small({seeing, part.keys, d}, {slopes + skipped, 1, attention_tile}, {keys, d}, {dq + skipped * d, d}, part.first_key > 0);
+      w_.loops->multiply({part.keys, seeing, e}, {fits + skipped, attention_tile}, {dy + skipped * e, e}, {dv + part.first_key * e, e}, seen);
+      w_.loops->multiply({part.keys, seeing, d}, {slopes + skipped, attention_tile}, {q + skipped * d, d}, {dk + part.first_key * d, d}, seen);
+      w_.loops->multiply({seeing, part.keys, d}, {slopes + skipped, 1, attention_tile}, {keys, d}, {dq + skipped * d, d}, part.first_key > 0);
     });
   }
 
@@ -296,8 +190,8 @@ inline std::unique_ptr<Executable> make_attention_gradient(const KernelRequest& 
 
 inline constexpr Kernel attention_tiles{"attention tiles", &detail::make_attention};
 inline constexpr Kernel attention_gradient_tiles{"attention gradient tiles", &detail::make_attention_gradient};
-// Without AVX-512 both operations are expanded.
-inline const bool attention_registered = instruction_level() == InstructionLevel::avx512 &&
+// Without AVX2 both operations are expanded.
+inline const bool attention_registered = instruction_level() != InstructionLevel::baseline &&
                                          register_kernel<Attention>(DeviceKind::cpu, KernelTier::reference, &attention_tiles) &&
                                          register_kernel<AttentionGradient>(DeviceKind::cpu, KernelTier::reference, &attention_gradient_tiles);
 

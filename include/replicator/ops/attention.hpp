@@ -204,7 +204,7 @@ bool is_one_node(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& 
 // softmax(q k^T scale) v: q [.., T, D], k [.., S, D], v [.., S, E] -> [.., T, E]. The leading axes (batch, heads) broadcast as in
 // NumPy. A query that sees no key gives NaN.
 //
-// On CPUs with AVX-512, float32 attention without mask and dropout is one operation, where the leading axes are equal. It keeps no
+// On CPUs with AVX2, float32 attention without mask and dropout is one operation, where the leading axes are equal. It keeps no
 // weights: its memory is linear in T and S. Elsewhere all T S weights of a head are kept for the backward pass, unless rp::recompute
 // avoids that. Long causal attention then leaves out most of the hidden weights: it is computed in blocks of queries.
 // Throws BuildError where the shapes do not fit. Source: Vaswani et al., "Attention is all you need", 2017, section 3.2.1.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of small float32 matrices that lie in the cache, on AVX-512. A rectangle of the result stays in registers.
+// Products of small float32 matrices that lie in the cache, on AVX2 and AVX-512. A rectangle of the result stays in registers.
 //
-// Each element adds its terms in order of depth, by fused multiply-add. So its bits do not depend on the other elements.
+// Each element adds its terms in order of depth, by fused multiply-add. So its bits depend neither on the other elements nor on the
+// instruction set.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,6 @@
 
 #include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
-
-#if defined(__x86_64__)
 
 namespace replicator::detail::cpu {
 
@@ -29,8 +28,12 @@ struct SmallMatrix {
 struct SmallExtents {
   std::int64_t rows, depth, columns;
 };
+// y = a b, or y += a b. The first factor may have any strides.
+using MultiplySmall = void (*)(const SmallExtents& e, SmallMatrix<const float> a, SmallMatrix<const float> b, SmallMatrix<float> y, bool add);
 
-namespace detail {
+#if defined(__x86_64__)
+
+namespace avx512 {
 
 template <bool last>
 [[REPLICATOR_AVX512, gnu::always_inline]] inline __m512 load_columns(const float* from, [[maybe_unused]] __mmask16 mask) {
@@ -69,21 +72,78 @@ template <int rows, int vectors>
     if (count > 0) multiply_rows<rows / 2, vectors>(count, depth, a, b, y, mask, add);
 }
 
-}  // namespace detail
+}  // namespace avx512
 
-// y = a b, or y += a b. The first factor may have any strides.
-inline void multiply_small(const SmallExtents& e, SmallMatrix<const float> a, SmallMatrix<const float> b, SmallMatrix<float> y, bool add) {
+inline void multiply_small_avx512(const SmallExtents& e, SmallMatrix<const float> a, SmallMatrix<const float> b, SmallMatrix<float> y, bool add) {
   for (std::int64_t first = 0; first < e.columns; first += 4 * tile_group) {
     const std::int64_t columns = std::min(e.columns - first, 4 * tile_group), rest = columns % tile_group;
     const auto mask = static_cast<__mmask16>(rest == 0 ? 0xffff : (1 << rest) - 1);
-    const auto multiply = columns > 3 * tile_group   ? &detail::multiply_rows<4, 4>
-                          : columns > 2 * tile_group ? &detail::multiply_rows<4, 3>
-                          : columns > tile_group     ? &detail::multiply_rows<8, 2>
-                                                     : &detail::multiply_rows<8, 1>;
+    const auto multiply = columns > 3 * tile_group   ? &avx512::multiply_rows<4, 4>
+                          : columns > 2 * tile_group ? &avx512::multiply_rows<4, 3>
+                          : columns > tile_group     ? &avx512::multiply_rows<8, 2>
+                                                     : &avx512::multiply_rows<8, 1>;
     multiply(e.rows, e.depth, a, b.from(0, first), y.from(0, first), mask, add);
   }
 }
 
-}  // namespace replicator::detail::cpu
+namespace avx2 {
+
+// The first `lanes` of 8 lanes.
+[[REPLICATOR_AVX2]] inline __m256i first_lanes(std::int64_t lanes) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(lanes)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+template <bool last>
+[[REPLICATOR_AVX2_FMA, gnu::always_inline]] inline __m256 load_columns(const float* from, [[maybe_unused]] __m256i mask) {
+  if constexpr (last) return _mm256_maskload_ps(from, mask);
+  else return _mm256_loadu_ps(from);
+}
+template <bool last>
+[[REPLICATOR_AVX2_FMA, gnu::always_inline]] inline void store_columns(float* to, [[maybe_unused]] __m256i mask, __m256 lanes) {
+  if constexpr (last) _mm256_maskstore_ps(to, mask, lanes);
+  else _mm256_storeu_ps(to, lanes);
+}
+
+// A row at a time: there are 16 registers, so only one factor of the left side is held.
+template <std::size_t... v>
+[[REPLICATOR_AVX2_FMA, gnu::always_inline]] inline void add_row(__m256* sums, __m256 left, const __m256* right, std::index_sequence<v...>) {
+  ((sums[v] = _mm256_fmadd_ps(left, right[v], sums[v])), ...);
+}
+// As for AVX-512. With `masked` the last vector has less than 8 columns.
+template <int rows, int vectors, bool masked, std::size_t... r, std::size_t... v, std::size_t... i>
+[[REPLICATOR_AVX2_FMA, gnu::always_inline]] inline void multiply_block(const float* a, std::int64_t row, std::int64_t column, const float* b, std::int64_t b_row,
+                                                                       float* y, std::int64_t y_row, std::int64_t depth, __m256i mask, bool add,
+                                                                       std::index_sequence<r...>, std::index_sequence<v...>, std::index_sequence<i...>) {
+  __m256 sums[rows * vectors];
+  if (add) ((sums[i] = load_columns < masked && i % vectors + 1 == vectors > (y + static_cast<std::int64_t>(i / vectors) * y_row + i % vectors * 8, mask)), ...);
+  else ((sums[i] = _mm256_setzero_ps()), ...);
+  for (; depth > 0; --depth, a += column, b += b_row) {
+    const __m256 right[] = {load_columns < masked && v + 1 == vectors > (b + v * 8, mask)...};
+    (add_row(sums + r * vectors, _mm256_set1_ps(a[static_cast<std::int64_t>(r) * row]), right, std::index_sequence<v...>{}), ...);
+  }
+  (store_columns < masked && i % vectors + 1 == vectors > (y + static_cast<std::int64_t>(i / vectors) * y_row + i % vectors * 8, mask, sums[i]), ...);
+}
+template <int rows, int vectors, bool masked>
+[[REPLICATOR_AVX2_FMA]] void multiply_rows(std::int64_t count, std::int64_t depth, SmallMatrix<const float> a, SmallMatrix<const float> b, SmallMatrix<float> y,
+                                           std::int64_t lanes, bool add) {
+  const __m256i mask = first_lanes(lanes);
+  for (; count >= rows; count -= rows, a.data += rows * a.row, y.data += rows * y.row)
+    multiply_block<rows, vectors, masked>(a.data, a.row, a.column, b.data, b.row, y.data, y.row, depth, mask, add, std::make_index_sequence<rows>{},
+                                          std::make_index_sequence<vectors>{}, std::make_index_sequence<rows * vectors>{});
+  if constexpr (rows > 1)
+    if (count > 0) multiply_rows<rows / 2, vectors, masked>(count, depth, a, b, y, lanes, add);
+}
+
+}  // namespace avx2
+
+inline void multiply_small_avx2(const SmallExtents& e, SmallMatrix<const float> a, SmallMatrix<const float> b, SmallMatrix<float> y, bool add) {
+  for (std::int64_t first = 0; first < e.columns; first += 16) {
+    const std::int64_t columns = std::min<std::int64_t>(e.columns - first, 16), lanes = columns % 8;
+    const auto multiply = columns > 8 ? (lanes == 0 ? &avx2::multiply_rows<6, 2, false> : &avx2::multiply_rows<6, 2, true>)
+                                      : (lanes == 0 ? &avx2::multiply_rows<8, 1, false> : &avx2::multiply_rows<8, 1, true>);
+    multiply(e.rows, e.depth, a, b.from(0, first), y.from(0, first), lanes, add);
+  }
+}
 
 #endif
+
+}  // namespace replicator::detail::cpu
