@@ -16,6 +16,7 @@
 #include <replicator/data/files/tfrecord.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/data/index.hpp>
+#include <replicator/data/pictures/decode_images.hpp>
 #include <replicator/data/prefetch.hpp>
 #include <replicator/data/take.hpp>
 #include <replicator/data/transform.hpp>
@@ -43,6 +44,9 @@
 // replicator::compiled).
 #if __has_include(<replicator/with/jpeg.hpp>)
 #include <replicator/with/jpeg.hpp>
+#endif
+#if __has_include(<replicator/with/png.hpp>)
+#include <replicator/with/png.hpp>
 #endif
 #if __has_include(<replicator/with/compiled.hpp>)
 #include <replicator/with/compiled.hpp>

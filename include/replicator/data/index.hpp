@@ -125,7 +125,7 @@ template <class S>
 constexpr void require_indexed() {
   static_assert(Indexed<std::remove_cvref_t<S>>,
                 "replicator: shuffle(), shard() and epochs() choose items by number: put them right behind "
-                "the source (image_folder(), npy(), ...), before decode_jpeg(), transform() and batch()");
+                "the source (image_folder(), npy(), ...), before decode_images(), transform() and batch()");
 }
 
 template <class S>
