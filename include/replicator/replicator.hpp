@@ -7,6 +7,7 @@
 #include <replicator/data/batch.hpp>
 #include <replicator/data/deal.hpp>
 #include <replicator/data/files/cifar.hpp>
+#include <replicator/data/files/csv.hpp>
 #include <replicator/data/files/example.hpp>
 #include <replicator/data/files/idx.hpp>
 #include <replicator/data/files/image_folder.hpp>
