@@ -14,6 +14,7 @@
 #include <replicator/data/files/npy.hpp>
 #include <replicator/data/files/table.hpp>
 #include <replicator/data/files/tar.hpp>
+#include <replicator/data/files/text.hpp>
 #include <replicator/data/files/tfrecord.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/data/index.hpp>

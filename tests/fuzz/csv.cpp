@@ -28,7 +28,7 @@ void one(Bytes input) {
 std::vector<std::string> seeds() {
   using std::string;
   return {string{"\1a,b\n1,2\n3,4\n"}, string{"\7\"a\";b\r\n\"1\";\r\n\n+2;\"x\"\"y\n\"\n"}, string{"\4"
-                                                                                                   "1e-400,nan\n1,"},
+                                                                                                    "1e-400,nan\n1,"},
           string{"\1\xEF\xBB\xBF"
                  "a,a\n1,2"}};
 }

@@ -30,12 +30,12 @@ struct CsvOptions {
   std::optional<double> missing = std::nullopt;  // the number that an empty field stands for; without it, one is an error
 };
 
-// A column, by its name in the header or by its number from 0.
+// A column, by its name in the header or by its number from 0. {"area", 3} is a list of columns.
 class CsvColumn {
  public:
-  CsvColumn(std::string name) : name_{std::move(name)} {}  // NOLINT: {"area", 3} is a list of columns
-  CsvColumn(const char* name) : name_{name} {}             // NOLINT
-  CsvColumn(int number) : number_{number} {}               // NOLINT
+  CsvColumn(std::string name) : name_{std::move(name)} {}
+  CsvColumn(const char* name) : name_{name} {}
+  CsvColumn(int number) : number_{number} {}
 
   // -1 for a column that is named.
   std::int64_t number() const { return number_; }
