@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a ResNet on a folder of JPEG pictures:
+// Trains a ResNet on a folder of pictures:
 //   ./resnet50 --depth 50 --data imagenet --image-size 224 --global-batch 256 --replicas 8 --devices cpu:0-7
 #include <iostream>
 #include <optional>
@@ -101,7 +101,7 @@ rp::data::DecodeOptions decoding(const Options& o, bool train) {
 auto train_input(const Options& o, rp::data::ImageFolder folder) {
   return [&o, folder](const rp::InputContext& ctx) {
     return rp::data::ImageFolder{folder} | rp::data::shuffle() | rp::data::shard(ctx) |
-           rp::data::decode_jpeg(decoding(o, true)) | rp::data::batch(ctx.replica_batch(o.global_batch)) |
+           rp::data::decode_images(decoding(o, true)) | rp::data::batch(ctx.replica_batch(o.global_batch)) |
            rp::data::prefetch(2);
   };
 }
@@ -109,7 +109,7 @@ auto train_input(const Options& o, rp::data::ImageFolder folder) {
 auto validation_input(const Options& o, rp::data::ImageFolder folder) {
   return [&o, folder](const rp::InputContext& ctx) {
     return rp::data::ImageFolder{folder} | rp::data::shard(ctx) | rp::data::epochs(1) |
-           rp::data::decode_jpeg(decoding(o, false)) |
+           rp::data::decode_images(decoding(o, false)) |
            rp::data::batch(ctx.replica_batch(o.global_batch), {.last = rp::data::Last::pad}) | rp::data::prefetch(2);
   };
 }
@@ -178,7 +178,7 @@ std::vector<double> validate(rp::Replicator& repl, const Options& o, const rp::d
 
 // --- the picture at the end ----------------------------------------------------------------------------------------
 
-// The picture at [n, 3, size, size], as it was before decode_jpeg normalised it.
+// The picture at [n, 3, size, size], as it was before decode_images normalised it.
 rp::Array<std::uint8_t> pixels_of(const rp::Array<float>& images, std::int64_t n) {
   const rp::data::DecodeOptions usual;
   const std::int64_t height = images.shape()[2], width = images.shape()[3], plane = height * width;
@@ -198,7 +198,7 @@ std::vector<example::Judged> judge(rp::Replicator& repl, const Options& o, const
   const std::int64_t batch = (24 + repl.replicas() - 1) / repl.replicas();
   auto step = repl.replicate(
       [&](const rp::InputContext& ctx) {
-        return rp::data::ImageFolder{folder} | rp::data::shuffle() | rp::data::shard(ctx) | rp::data::decode_jpeg(decoding(o, false)) | rp::data::batch(batch);
+        return rp::data::ImageFolder{folder} | rp::data::shuffle() | rp::data::shard(ctx) | rp::data::decode_images(decoding(o, false)) | rp::data::batch(batch);
       },
       [&](rp::ReplicaContext& replica, Images images, Labels labels) {
         const auto odds = rp::softmax(network(replica, images, o, static_cast<std::int64_t>(classes.size()), false));  // [n, classes]
@@ -273,7 +273,7 @@ int train(rp::Deployment deployment, const Options& o) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app{
-      "Trains a ResNet on JPEG pictures. The same replicas, batch and seed give the same weights, wherever the "
+      "Trains a ResNet on pictures. The same replicas, batch and seed give the same weights, wherever the "
       "replicas run.",
       "resnet50"};
   add_flags(app, options);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a class-conditional generative adversarial network with spectral norm (Miyato et al. 2018, Miyato and Koyama
-// 2018) on JPEG pictures:
+// 2018) on pictures:
 //   ./sngan --data pictures --image-size 32 --global-batch 64 --replicas 8 --devices cpu:0-7 --classifier classifier.safetensors
 // Two replicated steps share their variables: one trains the discriminator, the other the generator. docs/sngan.md says
 // more.
@@ -98,11 +98,11 @@ using Labels = rp::Tensor<std::int32_t>;  // [n]
 auto picture_input(const Options& o, rp::data::ImageFolder folder) {
   return [&o, folder](const rp::InputContext& ctx) {
     return rp::data::ImageFolder{folder} | rp::data::shuffle() | rp::data::shard(ctx) |
-           rp::data::decode_jpeg({.crop = {o.image_size, o.image_size},
-                                  .resize = o.image_size,
-                                  .mean = {0.5f, 0.5f, 0.5f},
-                                  .stddev = {0.5f, 0.5f, 0.5f},
-                                  .train = false}) |
+           rp::data::decode_images({.crop = {o.image_size, o.image_size},
+                                    .resize = o.image_size,
+                                    .mean = {0.5f, 0.5f, 0.5f},
+                                    .stddev = {0.5f, 0.5f, 0.5f},
+                                    .train = false}) |
            rp::data::batch(ctx.replica_batch(o.global_batch)) | rp::data::prefetch(2);
   };
 }
@@ -402,7 +402,7 @@ int train(rp::Deployment deployment, const Options& o) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app{
-      "Trains a class-conditional generative adversarial network with spectral norm on JPEG pictures. The same replicas, batch and seed give "
+      "Trains a class-conditional generative adversarial network with spectral norm on pictures. The same replicas, batch and seed give "
       "the same weights, wherever the replicas run.",
       "sngan"};
   add_flags(app, options);

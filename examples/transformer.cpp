@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -105,25 +106,21 @@ Text read_text(const Options& o, std::uint64_t seed) {
   text.alphabet = all;
   std::sort(text.alphabet.begin(), text.alphabet.end());
   text.alphabet.erase(std::unique(text.alphabet.begin(), text.alphabet.end()), text.alphabet.end());
+  const auto tokens = [&](std::string_view part) {
+    std::vector<std::int32_t> result;
+    for (const char letter : part) result.push_back(static_cast<std::int32_t>(text.alphabet.find(letter)));
+    return result;
+  };
   const auto trained = all.size() - all.size() / 10;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    (i < trained ? text.train : text.unseen).push_back(static_cast<std::int32_t>(text.alphabet.find(all[i])));
+  text.train = tokens(std::string_view{all}.substr(0, trained));
+  text.unseen = tokens(std::string_view{all}.substr(trained));
   return text;
 }
 
-// Windows at random positions: [n, context + 1]
+// Windows at random positions, and the letter behind each letter: [n, context] both
 auto windows(const Options& o, const std::vector<std::int32_t>& letters) {
-  return [&](const rp::InputContext& ctx) {
-    return rp::data::from_generator([&, ctx, n = ctx.replica_batch(o.global_batch)](std::int64_t position) {
-      rp::PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
-      rp::Array<std::int32_t> result{{n, o.context + 1}};
-      for (std::int64_t i = 0; i < n; ++i) {
-        const auto begin = letters.begin() + random.below(static_cast<std::uint32_t>(letters.size()) - static_cast<std::uint32_t>(o.context));
-        std::copy(begin, begin + o.context + 1, result.begin() + i * (o.context + 1));
-      }
-      return result;
-    });
-  };
+  const auto all = rp::data::token_windows(letters, {.length = o.context, .stride = 1});
+  return [&o, all](const rp::InputContext& ctx) { return all | rp::data::shuffle() | rp::data::shard(ctx) | rp::data::batch(ctx.replica_batch(o.global_batch)); };
 }
 
 // --- model ---------------------------------------------------------------------------------------------------------
@@ -159,9 +156,8 @@ rp::Tensor<float> network(rp::ReplicaContext& replica, Letters letters, const Op
 }
 
 // The loss in nats per letter.
-rp::Tensor<float> loss_of(rp::ReplicaContext& replica, Letters window, const Options& o, std::int64_t alphabet, double dropout) {
-  const auto logits = network(replica, rp::slice_axis(window, 1, 0, -1), o, alphabet, dropout);
-  return rp::mean(rp::softmax_cross_entropy(logits, rp::slice_axis(window, 1, 1)));
+rp::Tensor<float> loss_of(rp::ReplicaContext& replica, Letters letters, Letters next, const Options& o, std::int64_t alphabet, double dropout) {
+  return rp::mean(rp::softmax_cross_entropy(network(replica, letters, o, alphabet, dropout), next));
 }
 
 // --- steps ---------------------------------------------------------------------------------------------------------
@@ -171,8 +167,8 @@ auto train_step(const Options& o, std::int64_t alphabet) {
                                     .beta2 = 0.99,
                                     .weight_decay = 0.1,
                                     .decay_vectors = false});
-  return [&o, alphabet, adamw](rp::ReplicaContext& replica, Letters window) {
-    const auto loss = loss_of(replica, window, o, alphabet, o.dropout);
+  return [&o, alphabet, adamw](rp::ReplicaContext& replica, Letters letters, Letters next) {
+    const auto loss = loss_of(replica, letters, next, o, alphabet, o.dropout);
     rp::nn::clipped(adamw, 1.0).minimize(replica, loss);
     return loss;
   };
@@ -182,7 +178,7 @@ auto train_step(const Options& o, std::int64_t alphabet) {
 double validate(rp::Replicator& repl, const Options& o, const Text& text) {
   auto step = repl.replicate(
       windows(o, text.unseen),
-      [&](rp::ReplicaContext& replica, Letters window) { return loss_of(replica, window, o, static_cast<std::int64_t>(text.alphabet.size()), 0); },
+      [&](rp::ReplicaContext& replica, Letters letters, Letters next) { return loss_of(replica, letters, next, o, static_cast<std::int64_t>(text.alphabet.size()), 0); },
       {.checkpointed = false});
   double sum = 0;
   for (int i = 0; i < 8; ++i) sum += static_cast<double>(rp::mean(std::get<0>(step.step())));

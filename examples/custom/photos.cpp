@@ -26,7 +26,7 @@ int main(int argc, char** argv) try {
 
   const auto pictures = rp::data::image_folder(deployment.remaining[0]);
   auto input_fn = [&](const rp::InputContext& ctx) {  // pictures = image_folder("photos/train"): photos/train/<class>/*.jpg
-    return pictures | rp::data::shuffle() | rp::data::shard(ctx) | rp::data::decode_jpeg({.crop = {64, 64}, .flip = true}) |
+    return pictures | rp::data::shuffle() | rp::data::shard(ctx) | rp::data::decode_images({.crop = {64, 64}, .flip = true}) |
            rp::data::batch(ctx.replica_batch(64)) | rp::data::prefetch(2);
   };
   const auto classes = static_cast<std::int64_t>(pictures.classes().size());

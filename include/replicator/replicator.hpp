@@ -7,15 +7,18 @@
 #include <replicator/data/batch.hpp>
 #include <replicator/data/deal.hpp>
 #include <replicator/data/files/cifar.hpp>
+#include <replicator/data/files/csv.hpp>
 #include <replicator/data/files/example.hpp>
 #include <replicator/data/files/idx.hpp>
 #include <replicator/data/files/image_folder.hpp>
 #include <replicator/data/files/npy.hpp>
 #include <replicator/data/files/table.hpp>
 #include <replicator/data/files/tar.hpp>
+#include <replicator/data/files/text.hpp>
 #include <replicator/data/files/tfrecord.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/data/index.hpp>
+#include <replicator/data/pictures/decode_images.hpp>
 #include <replicator/data/prefetch.hpp>
 #include <replicator/data/take.hpp>
 #include <replicator/data/transform.hpp>
@@ -43,6 +46,9 @@
 // replicator::compiled).
 #if __has_include(<replicator/with/jpeg.hpp>)
 #include <replicator/with/jpeg.hpp>
+#endif
+#if __has_include(<replicator/with/png.hpp>)
+#include <replicator/with/png.hpp>
 #endif
 #if __has_include(<replicator/with/compiled.hpp>)
 #include <replicator/with/compiled.hpp>

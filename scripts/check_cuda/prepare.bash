@@ -17,7 +17,7 @@ configure() {
   local generator=() components=() name folders jpeg
   command -v ninja > /dev/null && generator=(-G Ninja)
   printf -v folders '%s;' "${library_folders[@]}"
-  for name in ONEDNN UCX PMIX MUJOCO EGL C; do components+=("-DREPLICATOR_WITH_$name=OFF"); done
+  for name in PNG ONEDNN UCX PMIX MUJOCO EGL C; do components+=("-DREPLICATOR_WITH_$name=OFF"); done
   if jpeg=$(archive libturbojpeg.a); then components+=("-DREPLICATOR_TURBOJPEG_LIBRARY=$jpeg"); else components+=(-DREPLICATOR_WITH_JPEG=OFF); fi
   limited cmake -S . -B "$built" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -DNDEBUG" -DREPLICATOR_WITH_CUDA=ON \
     -DREPLICATOR_ONLY_TESTS=cuda "-DREPLICATOR_CUDA_FOLDERS=${folders%;}" "${components[@]}" "$@" "${flags[@]}"

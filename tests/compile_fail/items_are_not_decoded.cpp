@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// EXPECT: these items are not decoded yet: put decode_jpeg() before this stage
+// EXPECT: these items are not decoded yet: put decode_images() before this stage
 #include <replicator/data/batch.hpp>
 #include <replicator/data/files/tar.hpp>
 

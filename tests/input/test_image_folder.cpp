@@ -18,17 +18,17 @@ using Catch::Contains;
 TEST_CASE("an image folder has sorted classes and sorted files, as torchvision reads it") {
   const TemporaryFolder folder;
   for (const auto* name : {"zebra/b.JPEG", "zebra/a.jpg", "zebra/notes.txt", "zebra/sub/0.JPG", "ant/x.jpeg",
-                           "ant/.hidden", "readme.md", "Bee/1.jpg"})
+                           "ant/.hidden", "readme.md", "Bee/1.jpg", "Bee/1.PNG"})
     folder.write(name);
   const auto images = data::image_folder(folder.path());
   CHECK(images.classes() == std::vector<std::string>{"Bee", "ant", "zebra"});
-  REQUIRE(images.images() == 5);
+  REQUIRE(images.images() == 6);
   std::vector<std::string> found;
-  for (std::int64_t i = 0; i < 5; ++i) {
+  for (std::int64_t i = 0; i < 6; ++i) {
     const auto item = images(i);
     found.push_back(item.path.substr(folder.path().size() + 1) + " " + std::to_string(item.label));
   }
-  CHECK(found == std::vector<std::string>{"Bee/1.jpg 0", "ant/x.jpeg 1", "zebra/a.jpg 2", "zebra/b.JPEG 2",
+  CHECK(found == std::vector<std::string>{"Bee/1.PNG 0", "Bee/1.jpg 0", "ant/x.jpeg 1", "zebra/a.jpg 2", "zebra/b.JPEG 2",
                                           "zebra/sub/0.JPG 2"});
 }
 
@@ -45,17 +45,17 @@ TEST_CASE("a folder that does not look like one of images is refused with the la
   refused(folder.path(), "no sub-folders");
   folder.write("cat/1.jpg");
   folder.write("dog/1.gif");
-  refused(folder.path(), "\"dog\" has no JPEG files");
+  refused(folder.path(), "\"dog\" has no JPEG or PNG files");
 }
 
 TEST_CASE("pictures of other formats are skipped, which one line says for each folder") {
   const TemporaryFolder folder, output;
-  for (const auto* name : {"cat/1.jpg", "cat/b.PNG", "cat/a.webp", "dog/sub/3.gif", "dog/2.jpeg", "dog/labels.txt"}) folder.write(name);
+  for (const auto* name : {"cat/1.jpg", "cat/b.BMP", "cat/a.webp", "dog/sub/3.gif", "dog/2.jpeg", "dog/labels.txt"}) folder.write(name);
   const auto scanned = [&] {
     for (int replica = 0; replica < 3; ++replica) CHECK(data::image_folder(folder.path()).images() == 2);
   };
   CHECK(test::told(output, scanned) == "replicator: " + folder.path() +
-                                           ": skipped 3 picture(s) that are no .jpg or .jpeg files, \"cat/a.webp\" for instance: convert them, or move "
+                                           ": skipped 3 picture(s) that are no .jpg, .jpeg or .png files, \"cat/a.webp\" for instance: convert them, or move "
                                            "them elsewhere\n");
 }
 

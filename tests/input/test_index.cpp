@@ -2,8 +2,11 @@
 #include <rapidcheck.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
+#include <replicator/data/alias_table.hpp>
 #include <replicator/data/index.hpp>
 #include <set>
 #include <vector>
@@ -12,6 +15,7 @@ namespace test_index {
 
 using namespace replicator;
 using namespace replicator::detail;
+using data::AliasTable;
 using data::Index;
 using data::Permutation;
 using data::Shard;
@@ -106,6 +110,86 @@ TEST_CASE("the global batch does not depend on the number of replicas") {
     for (const int replicas : {2, 3, 8}) CHECK(batch(replicas, step) == batch(1, step));
 }
 
+TEST_CASE("the probability of an item is its weight over the sum of all") {
+  REQUIRE(rc::check([] {
+    const auto numbers = *rc::gen::container<std::vector<int>>(*rc::gen::inRange<std::size_t>(1, 40), rc::gen::inRange(0, 1000));
+    const std::vector<double> weights{numbers.begin(), numbers.end()};
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    RC_PRE(sum > 0);
+    const AliasTable table{weights};
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      RC_ASSERT(std::abs(table.probability(static_cast<std::int64_t>(i)) - weights[i] / sum) < 1e-12);
+      RC_ASSERT((table.probability(static_cast<std::int64_t>(i)) == 0) == (weights[i] == 0));
+    }
+  }));
+  CHECK(AliasTable{{1e-300, 1e300, 0}}.probability(1) == Approx(1));
+  CHECK(AliasTable{std::vector<double>{5}}(3, 8) == 0);
+}
+
+TEST_CASE("draws come as often as their weights say, and an item of weight 0 never") {
+  const std::vector<double> weights{0, 1, 2, 0, 5, 0.5, 1.5};  // the sum is 10
+  const AliasTable table{weights};
+  constexpr int draws = 100'000;
+  std::vector<int> counts(weights.size()), pairs(weights.size());
+  for (int i = 0; i < draws; ++i) {
+    const auto item = table(17, i), next = table(17, i + 1);
+    ++counts[static_cast<std::size_t>(item)];
+    if (item == 4) ++pairs[static_cast<std::size_t>(next)];
+  }
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const auto near = [&](int count, int of) {
+      const double p = weights[i] / 10;
+      return std::abs(count - of * p) <= 5 * std::sqrt(of * p * (1 - p));  // five standard deviations
+    };
+    CHECK(near(counts[i], draws));
+    CHECK(near(pairs[i], counts[4]));  // the draw behind one does not depend on it
+  }
+}
+
+TEST_CASE("all replicas together draw what one would, and any position is found without the others") {
+  const auto table = std::make_shared<const AliasTable>(std::vector<double>{3, 1, 0, 2, 9});
+  const auto index = [&](const Shard& shard) {
+    Index result{5};
+    result.sample(table, {});
+    result.shard(shard);
+    return result;
+  };
+  const Index whole = index({.seed = 8});
+  for (const int replicas : {1, 2, 3, 8})
+    for (int replica = 0; replica < replicas; ++replica) {
+      const Index part = index({.seed = 8, .replica = replica, .replicas = replicas});
+      for (std::int64_t position = 49; position >= 0; --position) {
+        const auto place = part(position);
+        CHECK(place.number == position * replicas + replica);
+        CHECK(place.item == whole(place.number).item);
+        CHECK(place.epoch == place.number / 5);
+      }
+    }
+  const auto drawn = [](const Index& from) {
+    std::vector<std::int64_t> items;
+    for (std::int64_t i = 0; i < 50; ++i) items.push_back(from(i).item);
+    return items;
+  };
+  CHECK(drawn(index({.seed = 9})) != drawn(whole));
+  Index own{5};
+  own.sample(table, 8);
+  own.shard({.seed = 9});
+  CHECK(drawn(own) == drawn(whole));
+  own.epochs(2);
+  CHECK(own.limit() == 10);
+}
+
+TEST_CASE("weights that give no probabilities are refused") {
+  CHECK_THROWS_WITH((AliasTable{{1, -2}}), "sample(): the weight of item 1 is -2.000000; weights are finite numbers of at least 0");
+  CHECK_THROWS_AS((AliasTable{std::vector<double>{std::nan("")}}), BuildError);
+  CHECK_THROWS_AS((AliasTable{{1, std::numeric_limits<double>::infinity()}}), BuildError);
+  CHECK_THROWS_WITH((AliasTable{{0, 0}}), "sample(): the sum of 2 weights is 0.000000; it must be a finite number above 0");
+  CHECK_THROWS_AS(AliasTable{std::vector<double>{}}, BuildError);
+  CHECK_THROWS_WITH((AliasTable{{1e308, 1e308}}), Catch::Contains("the sum of 2 weights is inf"));
+  const auto table = std::make_shared<const AliasTable>(std::vector<double>{1, 2});
+  CHECK_THROWS_WITH(Index{3}.sample(table, {}), "sample() has 2 weights for 3 items: each item needs one");
+}
+
 TEST_CASE("without shuffle the items come in order") {
   const Index index = index_of(5, {.replica = 1, .replicas = 2}, false);
   std::vector<std::int64_t> items;
@@ -149,6 +233,15 @@ TEST_CASE("stages in a wrong order are refused") {
   Index taken{10};
   taken.take(5);
   CHECK_THROWS_WITH(taken.shuffle({}), "shuffle() stands behind take(), which takes the first items of the order: put shuffle() before it");
+  const auto weights = std::make_shared<const AliasTable>(std::vector<double>(10, 1));
+  CHECK_THROWS_WITH(index.sample(weights, {}), Catch::Contains("sample() stands behind shard(): put it before"));
+  CHECK_THROWS_WITH(taken.sample(weights, {}), Catch::Contains("sample() stands behind take()"));
+  Index shuffled{10}, sampled{10};
+  shuffled.shuffle({});
+  sampled.sample(weights, {});
+  const auto message = " stands behind another stage that chooses the order: leave one of them out; sample() draws at random by itself";
+  CHECK_THROWS_WITH(shuffled.sample(weights, {}), "sample()" + std::string{message});
+  CHECK_THROWS_WITH(sampled.shuffle({}), "shuffle()" + std::string{message});
   CHECK_THROWS_WITH(taken.shard({}), "shard() stands behind take(), which counts the items of one replica: put shard() before it");
 }
 

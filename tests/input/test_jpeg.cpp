@@ -7,7 +7,8 @@
 #include <ranges>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/files/tar.hpp>
-#include <replicator/data/pictures/decode_jpeg.hpp>
+#include <replicator/data/pictures/decode_images.hpp>
+#include <replicator/data/pictures/jpeg.hpp>
 #include <replicator/data/prefetch.hpp>
 #include <replicator/data/take.hpp>
 #include <span>
@@ -64,14 +65,14 @@ constexpr std::array<float, 3> zero{0, 0, 0}, one{1, 1, 1};
 // The only picture of a folder, as evaluation sees it, without normalisation: [1, 3, side, side] in [0, 1].
 Array<float> evaluated(const std::string& folder, std::int64_t side) {
   auto input = data::image_folder(folder) |
-               data::decode_jpeg({.crop = {side, side}, .resize = side, .mean = zero, .stddev = one, .train = false}) |
+               data::decode_images({.crop = {side, side}, .resize = side, .mean = zero, .stddev = one, .train = false}) |
                data::batch(1);
   return std::get<0>(*input.next());
 }
 
 }  // namespace
 
-using Decoded = decltype(data::image_folder("") | data::shuffle() | data::shard({}) | data::decode_jpeg({}));
+using Decoded = decltype(data::image_folder("") | data::shuffle() | data::shard({}) | data::decode_images({}));
 using Pipeline = decltype(std::declval<Decoded>() | data::batch(1) | data::prefetch(2));
 static_assert(std::ranges::input_range<Decoded> && std::ranges::input_range<Pipeline>);
 static_assert(data::Input<Pipeline> && data::Seekable<Pipeline>);
@@ -81,7 +82,7 @@ TEST_CASE("a JPEG comes back nearly as it was written") {
   const TemporaryFolder folder;
   const auto pixels = picture(50, 70);
   const auto path = folder.write("a.jpg", data::encode_jpeg(pixels, 95));
-  const auto read = data::read_jpeg(path);
+  const auto read = data::read_image(path);
   REQUIRE(read.shape() == pixels.shape());
   int worst = 0;
   for (std::int64_t i = 0; i < read.size(); ++i) worst = std::max(worst, std::abs(int{read[i]} - int{pixels[i]}));
@@ -112,7 +113,7 @@ TEST_CASE("a CMYK JPEG becomes RGB") {
   REQUIRE(tjCompress2(handle.get(), pixels.data(), 16, 0, 16, TJPF_CMYK, &bytes, &size, TJSAMP_444, 95, 0) == 0);
   const auto path = folder.write("a.jpg", std::as_bytes(std::span{bytes, size}));
   tjFree(bytes);
-  const auto read = data::read_jpeg(path);
+  const auto read = data::read_image(path);
   CHECK(int{read[0]} == Approx(192).margin(3));
   CHECK(int{read[1]} == Approx(96).margin(3));
   CHECK(int{read[2]} == Approx(0).margin(3));
@@ -148,7 +149,7 @@ TEST_CASE("pictures are normalised by the mean and deviation of each colour") {
   const auto plain = evaluated(folder.path(), 32);
   auto input =
       data::image_folder(folder.path()) |
-      data::decode_jpeg(
+      data::decode_images(
           {.crop = {32, 32}, .resize = 32, .mean = {0.1f, 0.2f, 0.3f}, .stddev = {2, 4, 0.5f}, .train = false});
   const auto image = std::get<0>(*input.next());
   CHECK(image.shape() == Shape{3, 32, 32});
@@ -162,7 +163,7 @@ TEST_CASE("batches have the same bits on any number of threads, ahead or not") {
   fill(folder, 4);
   const auto read = [&](int threads) {
     auto input = data::image_folder(folder.path()) | data::shuffle() |
-                 data::shard({.seed = 5, .pool = pool_of(threads)}) | data::decode_jpeg(small) | data::batch(5) |
+                 data::shard({.seed = 5, .pool = pool_of(threads)}) | data::decode_images(small) | data::batch(5) |
                  data::prefetch(2);
     std::vector<Batch> batches;
     for (auto& batch : input) {
@@ -175,9 +176,9 @@ TEST_CASE("batches have the same bits on any number of threads, ahead or not") {
   CHECK(std::get<0>(expected[0]).shape() == Shape{5, 3, 24, 32});
   for (const int threads : {1, 3})
     for (std::size_t i = 0; i < 4; ++i) CHECK(same_bits(read(threads)[i], expected[i]));
-  // One by one, too: through a stage that knows nothing of decode_jpeg.
+  // One by one, too: through a stage that knows nothing of decode_images.
   auto single = data::image_folder(folder.path()) | data::shuffle() | data::shard({.seed = 5, .pool = pool_of(2)}) |
-                data::decode_jpeg(small) | data::take(1000) | data::batch(5);
+                data::decode_images(small) | data::take(1000) | data::batch(5);
   for (std::size_t i = 0; i < 4; ++i) CHECK(same_bits(*single.next(), expected[i]));
 }
 
@@ -185,7 +186,7 @@ TEST_CASE("seeking gives the bits that reading up to there gives") {
   const TemporaryFolder folder;
   fill(folder, 3);
   auto input = data::image_folder(folder.path()) | data::shuffle() |
-               data::shard({.seed = 1, .replica = 1, .replicas = 2}) | data::decode_jpeg(small) | data::batch(2) |
+               data::shard({.seed = 1, .replica = 1, .replicas = 2}) | data::decode_images(small) | data::batch(2) |
                data::prefetch(2);
   std::vector<Batch> batches;
   for (int i = 0; i < 9; ++i) batches.push_back(*input.next());
@@ -199,7 +200,7 @@ TEST_CASE("the same picture is cut differently in every epoch, and by seed") {
   const TemporaryFolder folder;
   folder.write("a/1.jpg", data::encode_jpeg(picture(60, 60)));
   const auto read = [&](std::uint64_t seed, std::int64_t position) {
-    auto input = data::image_folder(folder.path()) | data::shard({.seed = seed}) | data::decode_jpeg(small);
+    auto input = data::image_folder(folder.path()) | data::shard({.seed = seed}) | data::decode_images(small);
     input.seek(position);
     return *input.next();
   };
@@ -212,12 +213,12 @@ TEST_CASE("about every other picture is mirrored when training") {
   const TemporaryFolder folder;
   folder.write("a/1.jpg", data::encode_jpeg(picture(32, 32)));
   int mirrored = 0;
-  auto input = data::image_folder(folder.path()) | data::decode_jpeg({.crop = {16, 16}}) | data::take(200);
+  auto input = data::image_folder(folder.path()) | data::decode_images({.crop = {16, 16}}) | data::take(200);
   for (auto& [image, label] : input) mirrored += image[0] > image[15];
   CHECK(mirrored > 65);
   CHECK(mirrored < 135);
   auto never =
-      data::image_folder(folder.path()) | data::decode_jpeg({.crop = {16, 16}, .flip = false}) | data::take(20);
+      data::image_folder(folder.path()) | data::decode_images({.crop = {16, 16}, .flip = false}) | data::take(20);
   for (auto& [image, label] : never) CHECK(image[0] < image[15]);
 }
 
@@ -227,7 +228,7 @@ TEST_CASE("with pad the picture moves by at most so many pixels over black") {
   for (auto& value : white) value = 255;
   folder.write("a/1.jpg", data::encode_jpeg(white));
   auto input = data::image_folder(folder.path()) |
-               data::decode_jpeg({.crop = {16, 16}, .flip = false, .pad = 2, .mean = zero, .stddev = one}) |
+               data::decode_images({.crop = {16, 16}, .flip = false, .pad = 2, .mean = zero, .stddev = one}) |
                data::take(200);
   std::vector<int> seen(25, 0);
   for (const auto& element : input) {
@@ -251,14 +252,14 @@ TEST_CASE("one pass gives every picture once, and an uneven last batch only when
   fill(folder, 5);
   const auto read = [&](data::BatchOptions options) {
     auto input = data::image_folder(folder.path()) | data::shuffle() | data::shard({}) | data::epochs(1) |
-                 data::decode_jpeg(small) | data::batch(4, options) | data::prefetch(1);
+                 data::decode_images(small) | data::batch(4, options) | data::prefetch(1);
     std::vector<std::int64_t> sizes;
     for (auto& [images, labels] : input) sizes.push_back(labels.size());
     return sizes;
   };
   CHECK(read({}) == std::vector<std::int64_t>{4, 4});
   CHECK(read({.last = data::Last::keep}) == std::vector<std::int64_t>{4, 4, 2});
-  CHECK_THROWS_WITH(data::image_folder(folder.path()) | data::epochs(1) | data::decode_jpeg(small) | data::batch(11),
+  CHECK_THROWS_WITH(data::image_folder(folder.path()) | data::epochs(1) | data::decode_images(small) | data::batch(11),
                     Contains("batch(11)") && Contains("10 elements"));
 }
 
@@ -268,7 +269,7 @@ TEST_CASE("a damaged JPEG is reported by name, in its place, and the input goes 
   const auto bytes = data::encode_jpeg(picture(300, 300), 100);
   const auto bad = [&](const std::string& name, std::span<const std::byte> content, const std::string& reason) {
     const auto path = folder.write(name, content);
-    auto input = data::image_folder(folder.path()) | data::shard({.pool = pool_of(2)}) | data::decode_jpeg(small) |
+    auto input = data::image_folder(folder.path()) | data::shard({.pool = pool_of(2)}) | data::decode_images(small) |
                  data::batch(2) | data::prefetch(3);
     (void)input.next();  // cat/0, cat/2
     CHECK_THROWS_AS(input.next(), DataError);
@@ -279,16 +280,16 @@ TEST_CASE("a damaged JPEG is reported by name, in its place, and the input goes 
   bad("cat/3.jpg", std::span{bytes}.first(bytes.size() / 2), "damaged or cut short");
   bad("cat/3.jpg", std::span{bytes}.first(bytes.size() - 2), "damaged or cut short");
   bad("cat/3.jpg", std::span{bytes}.first(30), "not a JPEG picture");
-  bad("cat/3.jpg", {}, "not a JPEG picture");
-  const std::string png = "\x89PNG\r\n\x1a\n and so on";
-  bad("cat/3.jpg", std::as_bytes(std::span{png.data(), png.size()}), "not a JPEG picture");
+  bad("cat/3.jpg", {}, "is neither a JPEG nor a PNG picture: it is empty");
+  const std::string gif = "GIF89a and so on";
+  bad("cat/3.jpg", std::as_bytes(std::span{gif.data(), gif.size()}), "is neither a JPEG nor a PNG picture: it begins with the bytes 47 49 46 38 39 61 20 61");
 }
 
 TEST_CASE("stray bytes before a marker do not make a JPEG useless") {
   const TemporaryFolder folder;
   auto bytes = data::encode_jpeg(picture(64, 64));
   bytes.insert(bytes.end() - 2, 5, std::byte{0x11});
-  CHECK_NOTHROW(data::read_jpeg(folder.write("a.jpg", bytes)));
+  CHECK_NOTHROW(data::read_image(folder.write("a.jpg", bytes)));
 }
 
 TEST_CASE("a JPEG that claims a monstrous size is refused") {
@@ -299,16 +300,16 @@ TEST_CASE("a JPEG that claims a monstrous size is refused") {
       std::memset(bytes.data() + i + 5, 0xFA, 4);
       break;
     }
-  CHECK_THROWS_WITH(data::read_jpeg(folder.write("a.jpg", bytes)),
+  CHECK_THROWS_WITH(data::read_image(folder.write("a.jpg", bytes)),
                     Contains("a.jpg: claims 64250 x 64250 pixels, more than 178956970; it is damaged, or must be made smaller"));
 }
 
 TEST_CASE("most_pixels bounds what a JPEG may claim") {
   const TemporaryFolder folder;
   const auto path = folder.write("cat/0.jpg", data::encode_jpeg(picture(40, 50)));
-  CHECK_NOTHROW(data::read_jpeg(path, 2000));
-  CHECK_THROWS_WITH(data::read_jpeg(path, 1999), Contains("claims 50 x 40 pixels, more than 1999;") && Contains("most_pixels must be raised"));
-  const auto input = [&](std::int64_t most) { return data::image_folder(folder.path()) | data::decode_jpeg({.crop = {8, 8}, .most_pixels = most}) | data::batch(1); };
+  CHECK_NOTHROW(data::read_image(path, 2000));
+  CHECK_THROWS_WITH(data::read_image(path, 1999), Contains("claims 50 x 40 pixels, more than 1999;") && Contains("most_pixels must be raised"));
+  const auto input = [&](std::int64_t most) { return data::image_folder(folder.path()) | data::decode_images({.crop = {8, 8}, .most_pixels = most}) | data::batch(1); };
   CHECK(input(2000).next());
   CHECK_THROWS_WITH(input(1999).next(), Contains("claims 50 x 40 pixels, more than 1999;"));
 }
@@ -375,7 +376,7 @@ TEST_CASE("a JPEG is turned upright as its EXIF orientation says") {
     }
   const TemporaryFolder folder;
   const auto path = folder.write("cat/0.jpg", with_segment(data::encode_jpeg(stored, 95), exif(held.orientation, big_endian)));
-  const auto upright = data::read_jpeg(path);
+  const auto upright = data::read_image(path);
   INFO("orientation " << held.orientation);
   CHECK(upright.shape() == (held.orientation < 5 ? Shape{32, 64, 3} : Shape{64, 32, 3}));
   for (const Side side : {top, right, bottom, left}) {
@@ -394,10 +395,10 @@ TEST_CASE("damaged EXIF data leave a picture as it is stored") {
     for (const int change : {1, 0x80, 0xFF}) {
       std::string damaged = whole;
       damaged[i] = static_cast<char>(damaged[i] ^ change);
-      const auto shape = data::read_jpeg(folder.write("a.jpg", with_segment(jpeg, damaged))).shape();
+      const auto shape = data::read_image(folder.write("a.jpg", with_segment(jpeg, damaged))).shape();
       CHECK((shape == Shape{40, 50, 3} || shape == Shape{50, 40, 3}));
     }
-  for (const int orientation : {0, 9, 65535}) CHECK(data::read_jpeg(folder.write("a.jpg", with_segment(jpeg, exif(orientation, true)))).shape() == Shape{40, 50, 3});
+  for (const int orientation : {0, 9, 65535}) CHECK(data::read_image(folder.write("a.jpg", with_segment(jpeg, exif(orientation, true)))).shape() == Shape{40, 50, 3});
 }
 
 TEST_CASE("a progressive JPEG of thousands of scans is refused before it takes hours") {
@@ -416,15 +417,15 @@ TEST_CASE("a progressive JPEG of thousands of scans is refused before it takes h
   many += file.substr(second);
   const TemporaryFolder folder;
   const auto path = folder.write("many.jpg", many);
-  CHECK_THROWS_WITH(data::read_jpeg(path), Contains(path) && Contains("more than 500 scans"));
-  CHECK(data::read_jpeg(folder.write("few.jpg", file)).shape() == Shape{8, 8, 3});
+  CHECK_THROWS_WITH(data::read_image(path), Contains(path) && Contains("more than 500 scans"));
+  CHECK(data::read_image(folder.write("few.jpg", file)).shape() == Shape{8, 8, 3});
 }
 
 TEST_CASE("damaged JPEG bytes never do worse than throw, and leave the decoder fit for the next file") {
   const TemporaryFolder folder;
   const auto good = data::encode_jpeg(picture(48, 48));
   const auto good_path = folder.write("good.jpg", good);
-  data::detail::JpegDecoder decoder;
+  data::detail::PictureReader decoder;
   data::detail::Picture result;
   int refused = 0;
   for (std::uint64_t round = 0; round < good.size() + 500; ++round) {
@@ -449,16 +450,16 @@ TEST_CASE("damaged JPEG bytes never do worse than throw, and leave the decoder f
   CHECK(refused > 100);
 }
 
-TEST_CASE("options of decode_jpeg that make no sense are refused") {
+TEST_CASE("options of decode_images that make no sense are refused") {
   const TemporaryFolder folder;
   fill(folder, 1);
   const auto images = data::image_folder(folder.path());
-  CHECK_THROWS_WITH(images | data::decode_jpeg({.crop = {0, 5}}), Contains("0 x 5"));
-  CHECK_THROWS_WITH(images | data::decode_jpeg({.scale = {0.5f, 0.2f}}), Contains("scale"));
-  CHECK_THROWS_WITH(images | data::decode_jpeg({.ratio = {0, 1}}), Contains("ratio"));
-  CHECK_THROWS_WITH(images | data::decode_jpeg({.pad = -1}), Contains("pad"));
-  CHECK_THROWS_WITH(images | data::decode_jpeg({.resize = 100}), Contains("resize is 100"));
-  CHECK_THROWS_WITH(images | data::decode_jpeg({.stddev = {1, 0, 1}}), Contains("stddev"));
+  CHECK_THROWS_WITH(images | data::decode_images({.crop = {0, 5}}), Contains("0 x 5"));
+  CHECK_THROWS_WITH(images | data::decode_images({.scale = {0.5f, 0.2f}}), Contains("scale"));
+  CHECK_THROWS_WITH(images | data::decode_images({.ratio = {0, 1}}), Contains("ratio"));
+  CHECK_THROWS_WITH(images | data::decode_images({.pad = -1}), Contains("pad"));
+  CHECK_THROWS_WITH(images | data::decode_images({.resize = 100}), Contains("resize is 100"));
+  CHECK_THROWS_WITH(images | data::decode_images({.stddev = {1, 0, 1}}), Contains("stddev"));
 }
 
 TEST_CASE("pictures in a tar archive are those of the folder") {
@@ -474,7 +475,7 @@ TEST_CASE("pictures in a tar archive are those of the folder") {
   }
   const auto pictures = data::tar_pictures(archive.write("t.tar", tar + test::tar_end()));
   const auto read = [](auto source) {
-    auto input = std::move(source) | data::shuffle(5) | data::epochs(1) | data::decode_jpeg(small) | data::batch(4, {.last = data::Last::pad});
+    auto input = std::move(source) | data::shuffle(5) | data::epochs(1) | data::decode_images(small) | data::batch(4, {.last = data::Last::pad});
     std::vector<float> numbers;
     for (const auto& [images, labels, weights] : input) {
       numbers.insert(numbers.end(), images.begin(), images.end());
@@ -486,7 +487,7 @@ TEST_CASE("pictures in a tar archive are those of the folder") {
   CHECK(read(pictures) == read(files));
   const auto damaged = data::tar_pictures(archive.write(
       "d.tar", test::tar_member("x.jpg", "no picture") + test::tar_member("x.cls", "0") + test::tar_end()));
-  CHECK_THROWS_WITH(read(damaged), Contains("d.tar: x: is not a JPEG picture"));
+  CHECK_THROWS_WITH(read(damaged), Contains("d.tar: x: is neither a JPEG nor a PNG picture"));
 }
 
 }  // namespace test_jpeg

@@ -8,7 +8,6 @@
 namespace test_resample {
 
 using namespace replicator;
-using namespace replicator::detail;
 using namespace replicator::data::detail;
 
 namespace {

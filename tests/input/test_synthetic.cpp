@@ -4,7 +4,7 @@
 #include <exception>
 #include <filesystem>
 #include <replicator/data/batch.hpp>
-#include <replicator/data/pictures/decode_jpeg.hpp>
+#include <replicator/data/pictures/decode_images.hpp>
 #include <set>
 #include <string>
 #include <thread>
@@ -24,7 +24,7 @@ namespace {
 // All pictures of a folder as they are, one batch.
 std::tuple<Array<float>, Array<std::int32_t>> all_of(const std::string& folder) {
   const auto images = data::image_folder(folder);
-  auto input = images | data::shuffle() | data::decode_jpeg({.crop = {32, 32}, .resize = 32, .train = false}) |
+  auto input = images | data::shuffle() | data::decode_images({.crop = {32, 32}, .resize = 32, .train = false}) |
                data::batch(images.images());
   return *input.next();
 }
@@ -80,7 +80,7 @@ TEST_CASE("synthetic pictures are an image folder with all classes, equally ofte
   std::multiset<std::int32_t> labels;
   for (std::int64_t i = 0; i < 12; ++i) labels.insert(train(i).label);
   for (std::int32_t label = 0; label < 4; ++label) CHECK(labels.count(label) == 3);
-  CHECK(data::read_jpeg(train(0).path).shape() == Shape{24, 24, 3});
+  CHECK(data::read_image(train(0).path).shape() == Shape{24, 24, 3});
 }
 
 TEST_CASE("synthetic pictures depend on the seed, not on the run") {

@@ -144,7 +144,7 @@ auto operator|(S&& source, const PrefetchStage& stage) {
 
 }  // namespace detail
 
-// Keeps up to `depth` elements ready. One thread reads them, starting with the first request. decode_jpeg spreads that
+// Keeps up to `depth` elements ready. One thread reads them, starting with the first request. decode_images spreads that
 // thread's work over the worker pool. **Destroying the input waits for the element being read, however long the source
 // takes**; after 10 s a warning appears on stderr.
 // Throws BuildError if depth < 1.

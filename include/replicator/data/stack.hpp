@@ -16,7 +16,7 @@
 
 namespace replicator::data::detail {
 
-// A source with a faster path for whole batches (decode_jpeg): reads up to `size` elements; nothing at the end.
+// A source with a faster path for whole batches (decode_images): reads up to `size` elements; nothing at the end.
 template <class S>
 concept BatchReader = requires(S& source, std::int64_t size) {
   { source.read_batch(size) } -> std::same_as<std::optional<typename S::value_type>>;

@@ -160,7 +160,7 @@ auto as_stream(S&& source) {
   using R = std::remove_cvref_t<S>;
   static_assert(std::constructible_from<R, S>,
                 "replicator: a pipeline owns its stages and is moved, not copied: write std::move(input) | ...");
-  static_assert(!Indexed<R> || IndexedElements<R>, "replicator: these items are not decoded yet: put decode_jpeg() before this stage");
+  static_assert(!Indexed<R> || IndexedElements<R>, "replicator: these items are not decoded yet: put decode_images() before this stage");
   if constexpr (std::constructible_from<R, S> && (!Indexed<R> || IndexedElements<R>)) {
     if constexpr (IndexedElements<R>) {
       return IndexedStream<R>{R(std::forward<S>(source))};

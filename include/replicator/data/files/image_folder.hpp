@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A source of labelled JPEG files: a folder with one sub-folder per class, as torchvision's ImageFolder.
+// A source of labelled JPEG and PNG files: a folder with one sub-folder per class, as torchvision's ImageFolder.
 #pragma once
 
 #include <algorithm>
@@ -63,13 +63,13 @@ class ImageFolder {
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
     return ending;
   }
-  static bool is_jpeg(std::string_view ending) { return ending == ".jpg" || ending == ".jpeg"; }
+  static bool is_picture(std::string_view ending) { return ending == ".jpg" || ending == ".jpeg" || ending == ".png"; }
   static bool is_other_picture(std::string_view ending) {
-    static constexpr std::array<std::string_view, 13> endings{".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".jxl", ".heic", ".avif", ".jpe"};
+    static constexpr std::array<std::string_view, 12> endings{".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".jxl", ".heic", ".avif", ".jpe"};
     return std::find(endings.begin(), endings.end(), ending) != endings.end();
   }
 
-  // Pictures that are no JPEG files.
+  // Pictures of other formats.
   struct Skipped {
     std::int64_t count = 0;
     std::string first;  // the first in the order of their names
@@ -80,16 +80,16 @@ class ImageFolder {
     static std::set<std::string> reported;
     const std::lock_guard lock{mutex};
     if (skipped.count > 0 && reported.insert(root).second)
-      std::fprintf(stderr, "replicator: %s: skipped %lld picture(s) that are no .jpg or .jpeg files, \"%s\" for instance: convert them, or move them elsewhere\n",
+      std::fprintf(stderr, "replicator: %s: skipped %lld picture(s) that are no .jpg, .jpeg or .png files, \"%s\" for instance: convert them, or move them elsewhere\n",
                    replicator::detail::printable(root).c_str(), static_cast<long long>(skipped.count), replicator::detail::printable(skipped.first).c_str());
   }
 
   [[noreturn]] static void refuse(const std::string& folder, const std::string& found) {
-    throw DataError{folder + ": " + found + "; expected one sub-folder per class with .jpg or .jpeg files in it, as " +
+    throw DataError{folder + ": " + found + "; expected one sub-folder per class with .jpg, .jpeg or .png files in it, as " +
                     "in <folder>/cat/1.jpg, <folder>/dog/2.jpg"};
   }
 
-  // The JPEG files of one class, sorted by folder and then by name.
+  // The pictures of one class, sorted by folder and then by name.
   static std::vector<std::string> files_of(const std::string& root, const std::string& name, Skipped& skipped) {
     namespace fs = std::filesystem;
     std::vector<std::pair<std::string, std::string>> found;  // folder, file
@@ -98,7 +98,7 @@ class ImageFolder {
       if (const std::string ending = ending_of(entry.path().filename().native()); is_other_picture(ending) && !entry.is_directory()) {
         const std::string file = entry.path().native().substr(root.size() + 1);
         if (skipped.count++ == 0 || file < skipped.first) skipped.first = file;
-      } else if (is_jpeg(ending) && !entry.is_directory()) {
+      } else if (is_picture(ending) && !entry.is_directory()) {
         if (!entry.is_regular_file()) throw DataError{entry.path().native() + " is no file: a link that leads nowhere, or a device"};
         found.emplace_back(entry.path().parent_path().native(), entry.path().filename().native());
       }
@@ -119,7 +119,7 @@ class ImageFolder {
     Skipped skipped;
     for (std::size_t label = 0; label < list.classes.size(); ++label) {
       std::vector<std::string> files = files_of(root, list.classes[label], skipped);
-      if (files.empty()) refuse(root, "the sub-folder \"" + list.classes[label] + "\" has no JPEG files");
+      if (files.empty()) refuse(root, "the sub-folder \"" + list.classes[label] + "\" has no JPEG or PNG files");
       list.labels.insert(list.labels.end(), files.size(), static_cast<std::int32_t>(label));
       std::move(files.begin(), files.end(), std::back_inserter(list.files));
     }
@@ -133,10 +133,10 @@ class ImageFolder {
   Index index_;
 };
 
-// Scans `root` at once. Its sub-folders are the classes, sorted by name. Their .jpg and .jpeg files, in upper or lower
+// Scans `root` at once. Its sub-folders are the classes, sorted by name. Their .jpg, .jpeg and .png files, in upper or lower
 // case and with those of nested folders, are the images, sorted. Pictures of other formats are skipped, and one line on
 // stderr says how many.
-// Throws DataError if the folder is missing, has no sub-folders, a sub-folder has no JPEG files, or something with such
+// Throws DataError if the folder is missing, has no sub-folders, a sub-folder has no such files, or something with such
 // a name is no file.
 inline ImageFolder image_folder(const std::string& root) { return ImageFolder{root}; }
 

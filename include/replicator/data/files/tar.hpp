@@ -155,7 +155,7 @@ auto tar(const std::string& path, const Ending&... endings) {
   return TableSource<Samples>{Samples{{detail::archives_at(path), {std::string{endings}...}}}, path};
 }
 
-// The pictures and labels of such archives, for decode_jpeg(), as from image_folder().
+// The pictures and labels of such archives, for decode_images(), as from image_folder().
 class TarPictures {
  public:
   struct Item {
@@ -200,9 +200,9 @@ class TarPictures {
   Index index_;
 };
 
-// The archive, or all *.tar of a folder. Every sample is a JPEG file and its label, a decimal number.
+// The archive, or all *.tar of a folder. Every sample is a JPEG or PNG file and its label, a decimal number.
 // Throws as tar() does; reading throws DataError for a label that is no number.
-inline TarPictures tar_pictures(const std::string& path, const std::string& picture = "jpg;jpeg", const std::string& label = "cls") {
+inline TarPictures tar_pictures(const std::string& path, const std::string& picture = "jpg;jpeg;png", const std::string& label = "cls") {
   return {path, picture, label};
 }
 

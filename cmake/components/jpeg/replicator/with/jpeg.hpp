@@ -2,4 +2,4 @@
 // On the include path only of targets that link replicator::jpeg; replicator.hpp looks for it.
 #pragma once
 
-#include <replicator/data/pictures/decode_jpeg.hpp>
+#include <replicator/data/pictures/jpeg.hpp>

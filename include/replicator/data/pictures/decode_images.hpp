@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes JPEG files into normalised float32 pictures: component `jpeg` (link turbojpeg).
+// Decodes JPEG and PNG files into normalised float32 pictures. The components `jpeg` and `png` hold the decoders.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 #include <replicator/core/philox.hpp>
 #include <replicator/data/files/image_folder.hpp>
 #include <replicator/data/pictures/crop.hpp>
-#include <replicator/data/pictures/jpeg.hpp>
+#include <replicator/data/pictures/picture_decoder.hpp>
+#include <replicator/data/pictures/resample.hpp>
 #include <replicator/data/stream.hpp>
 #include <replicator/data/worker_pool.hpp>
 #include <string>
@@ -43,29 +44,29 @@ struct DecodeOptions {
   std::array<float, 3> stddev{0.229f, 0.224f, 0.225f};
   bool train = true;  // false: evaluation, nothing random
   // A picture that claims more pixels is an error, before memory is taken for it. A worker takes 4 bytes for each.
-  std::int64_t most_pixels = detail::most_jpeg_pixels;
+  std::int64_t most_pixels = detail::most_picture_pixels;
 };
 
 namespace detail {
 
-// A source of labelled JPEG files by position: image_folder(), tar_pictures().
+// A source of labelled picture files by position: image_folder(), tar_pictures().
 template <class S>
-concept JpegSource = Indexed<S> && requires(const S& source, std::int64_t position) {
+concept PictureSource = Indexed<S> && requires(const S& source, std::int64_t position) {
   source(position).label;
   source(position).number;
 };
 
 // The images and labels at positions 0, 1, ...: float32 [3, height, width] and a scalar int32.
-template <JpegSource Source>
-class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>, Array<std::int32_t>>> {
+template <PictureSource Source>
+class DecodedImages : public Stream<DecodedImages<Source>, std::tuple<Array<float>, Array<std::int32_t>>> {
  public:
   using value_type = std::tuple<Array<float>, Array<std::int32_t>>;
 
-  DecodedJpegs(Source folder, const DecodeOptions& options)
+  DecodedImages(Source folder, const DecodeOptions& options)
       : folder_{std::move(folder)},
         options_{checked(options)} {
     for (int worker = 0; worker < (pool() ? pool()->threads() : 1); ++worker)
-      workers_.push_back({JpegDecoder{options_.most_pixels}, {}, {}});
+      workers_.push_back({PictureReader{options_.most_pixels}, {}, {}});
     for (std::size_t c = 0; c < 3; ++c) {
       normalisation_.gain[c] = 1.0f / (255.0f * options_.stddev[c]);
       normalisation_.offset[c] = -options_.mean[c] / options_.stddev[c];
@@ -113,7 +114,7 @@ class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>
  private:
   // The state that a worker reuses between pictures.
   struct Worker {
-    JpegDecoder decoder;
+    PictureReader reader;
     Picture picture;
     Resampler resample;
   };
@@ -123,7 +124,7 @@ class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>
   };
 
   static DecodeOptions checked(DecodeOptions options) {
-    const auto refuse = [](const std::string& what) { throw BuildError{"decode_jpeg: " + what}; };
+    const auto refuse = [](const std::string& what) { throw BuildError{"decode_images: " + what}; };
     const auto [height, width] = options.crop;
     if (height < 1 || width < 1 || height > 65500 || width > 65500)
       refuse("the crop has the size " + std::to_string(height) + " x " + std::to_string(width) +
@@ -168,14 +169,13 @@ class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>
     Worker& worker = workers_[static_cast<std::size_t>(worker_number)];
     const auto item = folder_(position);
     label = item.label;
-    if constexpr (requires { item.path; }) worker.decoder.open(item.path);
-    else worker.decoder.open(item.name, item.bytes);
+    if constexpr (requires { item.path; }) worker.reader.open(item.path);
+    else worker.reader.open(item.name, item.bytes);
     // Substream "jpeg" of the picture's number in the whole job; no other user of the seed shares it.
     PhiloxStream random{folder_.index().seed(), static_cast<std::uint64_t>(item.number), 0x6A706567u};
-    Crop crop = choose(random, worker.decoder.height(), worker.decoder.width());
+    Crop crop = choose(random, worker.reader.height(), worker.reader.width());
     const bool mirror = options_.train && options_.flip && (random.next() >> 31);
-    const int shrink = largest_shrink(crop);
-    worker.decoder.decode(shrink, worker.picture);
+    const int shrink = worker.reader.decode(largest_shrink(crop), worker.picture);
     crop = shrunk(crop, shrink, worker.picture.height, worker.picture.width);
     crop.rows.count = options_.crop.height;
     crop.columns.count = options_.crop.width;
@@ -194,7 +194,7 @@ class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>
     return crop;
   }
 
-  // libjpeg decodes faster at a reduced size. The largest reduction that leaves at least as many pixels as the result
+  // JPEG is decoded faster at a reduced size. The largest reduction that leaves at least as many pixels as the result
   // has.
   int largest_shrink(const Crop& crop) const {
     int shrink = 8;
@@ -220,18 +220,23 @@ struct DecodeStage {
 template <class S>
 auto operator|(S&& source, const DecodeStage& stage) {
   using Source = std::remove_cvref_t<S>;
-  static_assert(JpegSource<Source>,
-                "replicator: decode_jpeg() reads files: put it behind image_folder() or tar_pictures(), shuffle() and shard()");
-  if constexpr (JpegSource<Source>) return DecodedJpegs<Source>{std::forward<S>(source), stage.options};
+  static_assert(PictureSource<Source>,
+                "replicator: decode_images() reads files: put it behind image_folder() or tar_pictures(), shuffle() and shard()");
+  if constexpr (PictureSource<Source>) return DecodedImages<Source>{std::forward<S>(source), stage.options};
 }
 
 }  // namespace detail
 
-// Decodes on the pool of shard(), and turns pictures upright as their EXIF data say. Without `pad`, training takes a random crop, resizes it (bilinear, antialiased) and
+// Decodes JPEG and PNG files on the pool of shard(), and turns pictures upright as their EXIF data say. The first bytes of
+// a file say which format it has. Without `pad`, training takes a random crop, resizes it (bilinear, antialiased) and
 // mirrors it at random; evaluation resizes, and cuts out the middle. Elements are (float32 [3, height, width], int32 label).
 // Random choices depend only on the seed and on the picture's position in the whole job, never on threads.
-// Throws BuildError for impossible options. Reading throws DataError that names a file that is no JPEG, damaged or cut
-// short.
-inline detail::DecodeStage decode_jpeg(const DecodeOptions& options = {}) { return {options}; }
+//
+// All pictures become 8-bit RGB, as PIL's convert("RGB") makes them: grey as three equal channels, palettes by their
+// colours, 16 bits rounded to 8. Transparency is ignored: the colour of a pixel is what is stored, whatever its alpha. So
+// are colour profiles and gamma. CMYK becomes RGB as Adobe stores it.
+// Throws BuildError for impossible options. Reading throws DataError that names a file that is neither JPEG nor PNG,
+// damaged or cut short, and one of a format whose component the program does not link.
+inline detail::DecodeStage decode_images(const DecodeOptions& options = {}) { return {options}; }
 
 }  // namespace replicator::data
