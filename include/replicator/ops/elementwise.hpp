@@ -5,6 +5,8 @@
 // Integer division truncates towards zero. x / 0 is 0, and the lowest int32 or int64 divided by -1 is itself: nothing stops a
 // step. Floating arithmetic follows IEEE 754: a NaN operand gives a NaN unless said otherwise. bfloat16 is computed in float32
 // and rounded once.
+//
+// Integer tensors have the operations on bits too: & | ^ ~ << >>, see Tensor.
 #pragma once
 
 #include <functional>
@@ -65,8 +67,8 @@ Tensor<T> unary(detail::ScalarOp op, Tensor<T> x, Location where) {
 }  // namespace detail
 
 // y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons,
-// && || !, numbers, and abs sign sqrt exp log tanh erf sin cos floor ceil relu min max pow fma select (without std::), and % for
-// integers. It is differentiable to any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
+// && || !, numbers, and abs sign sqrt exp log tanh erf sin cos floor ceil relu min max pow fma select (without std::), and % & | ^ ~ << >>
+// for integers. It is differentiable to any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
 //   auto y = rp::map([](auto a, auto b) { return a * exp(-b); }, x0, x1);
 template <class F, Element T, class... More>
 struct map : Tensor<T> {
