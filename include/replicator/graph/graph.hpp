@@ -92,7 +92,7 @@ class Graph : public detail::GraphAnchor {
       if (declaration.type.shape.too_large())
         throw BuildError{"the variable \"" + declaration.name + "\" at " + declaration.where.text() + ": " + declaration.type.shape.too_large_text()};
       if (declaration.type.shape.elements() > 0)  // an empty variable may have zero fan; nothing is drawn for it
-        declaration.initializer.require_valid("the variable \"" + declaration.name + "\" at " + declaration.where.text());
+        declaration.initializer.require_valid("the variable \"" + declaration.name + "\" at " + declaration.where.text(), declaration.type);
       const auto index = static_cast<std::uint32_t>(variables_.size());
       if (declaration.device < 0) declaration.device = std::max(device_, 0);
       variable_index_.emplace(declaration.name, index);
