@@ -59,7 +59,8 @@ class Graph : public detail::GraphAnchor {
   // for a complete graph and for a shape that is too large. Never inlined: g++ 12 would warn wrongly about alternatives
   // that the node does not hold.
   [[gnu::noinline]] std::uint32_t add(detail::Node node) {
-    if (complete()) refuse_foreign(std::string{node.kind()} + " at " + node.where.text());
+    if (complete())
+      refuse_foreign(std::string{node.kind()} + " at " + node.where.text(), node.inputs.empty() ? AnyTensor{} : AnyTensor{*this, node.inputs[0]});
     for (const auto& output : node.outputs)
       if (output.shape.too_large()) throw BuildError{std::string{node.kind()} + " at " + node.where.text() + ": " + output.shape.too_large_text()};
     if (node.device < 0) node.device = device_for(node);
@@ -70,12 +71,8 @@ class Graph : public detail::GraphAnchor {
   }
   AnyTensor tensor(std::uint32_t node, std::uint32_t output = 0) { return {*this, Value{node, output}}; }
 
-  // `what`: the operation that was given a tensor of another graph, and its source line.
-  [[noreturn]] static void refuse_foreign(const std::string& what) {
-    throw BuildError{what +
-                     ": a tensor of another replica's graph was used, or of an earlier trace; every step_fn must use only its own arguments, and ask "
-                     "for its variables by name"};
-  }
+  // `what`: the operation that was given `tensor`, which belongs to another graph, with its source line. Empty: the tensor is not known.
+  [[noreturn]] static void refuse_foreign(const std::string& what, const AnyTensor& tensor);
 
   // The values that the step returns, flattened.
   std::vector<Value>& results() { return results_; }
@@ -225,7 +222,15 @@ class Graph : public detail::GraphAnchor {
 inline detail::GraphHandle::GraphHandle(Graph& graph) : place_{graph.place()} {}
 inline Graph& detail::GraphHandle::operator*() const {
   if (!place_->anchor)
-    throw BuildError{
+namespace detail {
+// A handle on a graph was used that no longer exists. So the message cannot say what it stood for.
+class GraphIsGone : public BuildError {
+ public:
+  using BuildError::BuildError;
+};
+}  // namespace detail
+
+    throw detail::GraphIsGone{
         "a tensor or a variable was used that was kept from an earlier trace of a step_fn, whose graph is gone: make tensors anew in every "
         "trace, and ask for variables by name"};
   return static_cast<Graph&>(*place_->anchor);
@@ -233,6 +238,15 @@ inline Graph& detail::GraphHandle::operator*() const {
 inline const TensorType& AnyTensor::type() const { return graph_->type(value_); }
 
 // The arguments of a gradient rule. `upstream[o]` is empty where output o does not reach the differentiated value.
+inline void Graph::refuse_foreign(const std::string& what, const AnyTensor& tensor) {
+  std::string origin;
+  if (tensor) {
+    const auto& line = tensor.graph().node(tensor.value()).where;
+    origin = " (" + tensor.graph().name(tensor.value().node) + (*line.file ? " at " + line.text() : "") + ")";
+  }
+  throw BuildError{what + ": a tensor of another replica's graph was used, or of an earlier trace" + origin +
+                   "; every step_fn must use only its own arguments, and ask for its variables by name"};
+}
 struct GradientContext {
   Graph& graph;
   const AnyOperation& operation;
@@ -272,7 +286,7 @@ inline std::uint32_t add_compute(Graph& graph, AnyOperation operation, std::span
   types.reserve(inputs.size());
   values.reserve(inputs.size());
   for (const auto& input : inputs) {
-    if (!input.in(graph)) Graph::refuse_foreign(std::string{operation.name()} + " at " + where.text());
+    if (!input.in(graph)) Graph::refuse_foreign(std::string{operation.name()} + " at " + where.text(), input);
     values.push_back(input.value());
     types.push_back(input.type());
   }
