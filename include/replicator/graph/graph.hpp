@@ -120,6 +120,8 @@ class Graph : public detail::GraphAnchor {
     const auto& start = states_[variable].start;
     return start ? AnyTensor{*this, *start} : AnyTensor{};
   }
+  // The line of the minimize that has updated the variable; empty where none has.
+  std::optional<Location>& minimised(std::uint32_t variable) { return states_[variable].minimised; }
   // Throws BuildError where the type differs from the declaration.
   void assign(std::uint32_t variable, Value value, Location where) {
     const auto& declaration = variables_[variable];
@@ -185,6 +187,7 @@ class Graph : public detail::GraphAnchor {
     std::optional<Value> current, start;
     bool assigned = false;  // and not read since: `current` is the assigned value
     bool read = false;
+    std::optional<Location> minimised = {};
   };
   void read_first(std::uint32_t variable, Location where) {
     const auto& declaration = variables_[variable];
@@ -219,9 +222,6 @@ class Graph : public detail::GraphAnchor {
   bool local_variables_ = false;
 };
 
-inline detail::GraphHandle::GraphHandle(Graph& graph) : place_{graph.place()} {}
-inline Graph& detail::GraphHandle::operator*() const {
-  if (!place_->anchor)
 namespace detail {
 // A handle on a graph was used that no longer exists. So the message cannot say what it stood for.
 class GraphIsGone : public BuildError {
@@ -230,14 +230,14 @@ class GraphIsGone : public BuildError {
 };
 }  // namespace detail
 
+inline detail::GraphHandle::GraphHandle(Graph& graph) : place_{graph.place()} {}
+inline Graph& detail::GraphHandle::operator*() const {
+  if (!place_->anchor)
     throw detail::GraphIsGone{
         "a tensor or a variable was used that was kept from an earlier trace of a step_fn, whose graph is gone: make tensors anew in every "
         "trace, and ask for variables by name"};
   return static_cast<Graph&>(*place_->anchor);
 }
-inline const TensorType& AnyTensor::type() const { return graph_->type(value_); }
-
-// The arguments of a gradient rule. `upstream[o]` is empty where output o does not reach the differentiated value.
 inline void Graph::refuse_foreign(const std::string& what, const AnyTensor& tensor) {
   std::string origin;
   if (tensor) {
@@ -247,6 +247,9 @@ inline void Graph::refuse_foreign(const std::string& what, const AnyTensor& tens
   throw BuildError{what + ": a tensor of another replica's graph was used, or of an earlier trace" + origin +
                    "; every step_fn must use only its own arguments, and ask for its variables by name"};
 }
+inline const TensorType& AnyTensor::type() const { return graph_->type(value_); }
+
+// The arguments of a gradient rule. `upstream[o]` is empty where output o does not reach the differentiated value.
 struct GradientContext {
   Graph& graph;
   const AnyOperation& operation;

@@ -100,6 +100,7 @@ struct VariableDeclaration {
   Initializer initializer;
   Location where;
   std::int32_t device = -1;  // logical device; -1: the graph decides when it is declared
+  bool left_out = false;     // replica-local and not marked as untrained, but minimize leaves it out: see nn::local
 };
 
 namespace detail {
