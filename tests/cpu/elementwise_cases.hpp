@@ -98,7 +98,7 @@ T evaluate(ScalarOp op, T a, T b, T c) {
       if (op != candidate) return;
       if constexpr (candidate == ScalarOp::square_root) {
         if constexpr (std::is_floating_point_v<T>) result = std::sqrt(a);
-      } else if constexpr (k > 1 && !(std::is_integral_v<T> && cpu::detail::needs_floating(candidate))) {
+      } else if constexpr (k > 1 && !(std::is_integral_v<T> ? cpu::detail::needs_floating(candidate) : needs_integers(candidate))) {
         result = cpu::detail::apply_op<k>(a, b, c);
       }
     };
@@ -178,7 +178,7 @@ inline Expression random_expression(DType compute, int inputs, int outputs, bool
       constexpr ScalarOp common[] = {ScalarOp::add, ScalarOp::multiply, ScalarOp::subtract, ScalarOp::rectify, ScalarOp::less};
       op = common[draw(0, 5)];
     }
-    if (!is_floating(compute) && cpu::detail::needs_floating(op)) op = ScalarOp::subtract;
+    if (is_floating(compute) ? needs_integers(op) : cpu::detail::needs_floating(op)) op = ScalarOp::subtract;
     if (gentle && (op == ScalarOp::power || op == ScalarOp::divide || op == ScalarOp::exponential || op == ScalarOp::logarithm ||
                    op == ScalarOp::square_root))
       op = ScalarOp::absolute;

@@ -22,7 +22,7 @@ inline bool only_floating(ScalarOp op) { return op == ScalarOp::square_root || (
 inline std::vector<ScalarOp> operations_on(DType compute) {
   std::vector<ScalarOp> result;
   for (auto code = static_cast<int>(ScalarOp::negate); code <= static_cast<int>(ScalarOp::multiply_add); ++code)
-    if (const auto op = static_cast<ScalarOp>(code); is_floating(compute) || !only_floating(op)) result.push_back(op);
+    if (const auto op = static_cast<ScalarOp>(code); is_floating(compute) ? !needs_integers(op) : !only_floating(op)) result.push_back(op);
   return result;
 }
 

@@ -262,7 +262,7 @@ TEST_CASE("a tensor of another replica's graph") {
   CHECK_THAT(
       found.message,
       Catch::Contains(" at " + found.line +
-                      ": a tensor of another replica's graph was used, or of an earlier trace; every step_fn must use only its own arguments, "
+                      ": a tensor of another replica's graph was used, or of an earlier trace (replica0/input#0); every step_fn must use only its own arguments, "
                       "and ask for its variables by name"));
 }
 

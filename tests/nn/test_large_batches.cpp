@@ -276,8 +276,8 @@ TEST_CASE("what wrappers and optimizers for large batches cannot do is refused i
   CHECK_THROWS_WITH(nn::lars({.trust = nan}), Contains("lars: trust is nan: it must be a finite number above 0"));
   CHECK_THROWS_WITH(nn::lars({.learning_rate = nan}), Contains("lars: learning_rate is nan"));
   CHECK_THROWS_WITH(nn::lamb({.beta2 = nan}), Contains("lamb: beta2 is nan: it must lie in [0, 1)"));
-  CHECK_THROWS_WITH(nn::clipped(nn::sgd({}), 0), Contains("clipped: the largest norm is 0: it must be a finite number above 0"));
-  CHECK_THROWS_WITH(nn::averaged(nn::sgd({}), 1), Contains("averaged: decay is 1: it must lie in [0, 1)"));
+  CHECK_THROWS_WITH(nn::clipped(nn::sgd({}), 0), Contains("optimizer at test_large_batches.cpp:") && Contains(": clipped: the largest norm is 0: it must be a finite number above 0"));
+  CHECK_THROWS_WITH(nn::averaged(nn::sgd({}), 1), Contains("optimizer at test_large_batches.cpp:") && Contains(": averaged: decay is 1: it must lie in [0, 1)"));
   rp::Graph graph;
   rp::ReplicaContext replica{graph};
   const rp::Tensor<float> x{input(graph, {rp::DType::float32, {6, 2}}, 0)};

@@ -92,6 +92,37 @@ TEST_CASE("einsum is the sum of products over the letters that the result does n
   check({"ab", "ab", "ac"}, "bc");
 }
 
+TEST_CASE("a matmul computes what is one, and nothing else") {
+  Graph graph;
+  const auto kinds = [&](const std::string& formula, const Shape& x, const Shape& y) {
+    const auto before = graph.nodes().size();
+    (void)einsum(formula, full<float>(graph, x, 1), full<float>(graph, y, 1));
+    std::string found;
+    for (std::size_t i = before; i < graph.nodes().size(); ++i) {
+      const std::string kind{graph.nodes()[i].kind()};
+      if (!graph.nodes()[i].inputs.empty() && kind != "reshape" && kind != "transpose") found += (found.empty() ? "" : " ") + kind;
+    }
+    return found;
+  };
+  CHECK(kinds("ij,ij->ij", {2, 3}, {2, 3}) == "map");
+  CHECK(kinds("i,j->ij", {2}, {3}) == "map");
+  CHECK(kinds("bij,b->bij", {4, 2, 3}, {4}) == "map");
+  CHECK(kinds("bi,bi->b", {2, 3}, {2, 3}) == "reduce");
+  CHECK(kinds("ij,ij->", {2, 3}, {2, 3}) == "reduce");
+  CHECK(kinds("ij,jk->ik", {2, 3}, {3, 4}) == "matmul");
+  CHECK(kinds("ij,j->i", {2, 3}, {3}) == "matmul");
+  CHECK(kinds("bij,bkj->bik", {2, 3, 4}, {2, 5, 4}) == "matmul");
+}
+
+TEST_CASE("a product of elements takes whole numbers too, and rounds bfloat16 once") {
+  Graph graph;
+  const auto n = constant(graph, Array<std::int32_t>{{2, 2}, {1, 2, 3, 4}});
+  CHECK(test::doubles(test::evaluate(einsum("ij,ij->i", n, n), {})) == V{5, 25});
+  // 1 + 2^-7 squared, rounded, would make the sum the middle between 2 and 2 + 2^-6. The square itself is a little more.
+  const auto x = constant(graph, Array<bfloat16>{{2}, {1.0078125f, 0.9921875f}}), y = constant(graph, Array<bfloat16>{{2}, {1.0078125f, 1.0f}});
+  CHECK(test::doubles(test::evaluate(einsum("i,i->", x, y), {})) == V{2.015625});
+}
+
 TEST_CASE("without an arrow the letters that come once are the result, in alphabetical order") {
   Graph graph;
   const auto a = constant(graph, Array<float>{{2, 3}, {1, 2, 3, 4, 5, 6}});
@@ -106,6 +137,12 @@ TEST_CASE("gradients of einsum equal differences") {
   const std::vector<AnyArray> x{test::random_array<double>({2, 3, 4}, 1).any(), test::random_array<double>({2, 4, 2}, 2).any()};
   CHECK(test::gradient_error(f, x, 1) < 1e-6);
   CHECK(test::gradient_error(f, x, 2) < 1e-6);
+  const auto of_elements = [](Graph&, std::span<const AnyTensor> in) {
+    return einsum("bij,bji->ib", Tensor<double>{in[0]}, Tensor<double>{in[1]}).any();
+  };
+  const std::vector<AnyArray> both{test::random_array<double>({2, 3, 4}, 1).any(), test::random_array<double>({2, 4, 3}, 2).any()};
+  CHECK(test::gradient_error(of_elements, both, 1) < 1e-6);
+  CHECK(test::gradient_error(of_elements, both, 2) < 1e-6);
 }
 
 TEST_CASE("mistakes of a formula are named with the formula and the line") {
@@ -117,6 +154,9 @@ TEST_CASE("mistakes of a formula are named with the formula and the line") {
   says([&] { (void)einsum("ijk->i", a); }, "operand 0 is float32[2, 3], but \"ijk\" names 3 axes");
   says([&] { (void)einsum("ij->ix", a); }, "the letter 'x' of the result is in no operand");
   says([&] { (void)einsum("ii->i", a); }, "the letter 'i' comes twice in the operand \"ii\"");
+  const auto wide = full<float>(graph, {1, 1, 1, 1, 1}, 1);
+  says([&] { (void)einsum("abcde,fghij->abcdefghij", wide, wide); },
+       "the product of \"abcde\" and \"fghij\" would have the 10 axes \"abcdefghij\": a tensor may have at most 8");
   says([&] { (void)einsum("...i->i", a); }, "found '.' in \"...i\": an axis is a letter");
 }
 

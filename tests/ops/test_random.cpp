@@ -112,6 +112,19 @@ TEST_CASE("seed, step, replica and node each change the numbers") {
   CHECK(draw(Distribution::uniform, DType::float32, {64}) == base);
 }
 
+TEST_CASE("a stream stands in the place of the trace index, and a fixed replica in the place of the one that draws") {
+  Graph graph{0, 8};
+  const auto options = EvaluateOptions{.context = somewhere};
+  const auto word = [](std::uint32_t replica, std::uint32_t trace_index) {
+    return static_cast<double>(philox({0, 7, replica, trace_index ^ (5 * 0x9E3779B9u)}, {0x9ABCDEF0u, 0x12345678u})[0] >> 8) * 0x1p-24;
+  };
+  const auto own = uniform(graph, {1}), stream = uniform(graph, {1}, 0.0f, 1.0f, {.stream = 5});
+  const auto other = uniform(graph, {1}, 0.0f, 1.0f, {.stream = 5, .of_replica = 6});
+  CHECK(doubles(evaluate(own, {}, options))[0] == word(3, 0));
+  CHECK(doubles(evaluate(stream, {}, options))[0] == word(3, (1u << 31) + 5));
+  CHECK(doubles(evaluate(other, {}, options))[0] == word(6, (1u << 31) + 5));
+}
+
 TEST_CASE("two random nodes of a graph differ, and the trace gives the same ones again") {
   const auto trace = [] {
     Graph graph;
@@ -160,9 +173,12 @@ TEST_CASE("a rate of 0 leaves x alone, and 1 is refused") {
                                        Catch::Matchers::Contains("less than 1"));
 }
 
-TEST_CASE("random nodes vary between replicas") {
+TEST_CASE("random nodes vary between replicas, but not those of a fixed replica") {
   Graph graph;
-  CHECK(graph.node(uniform(graph, {2}).any().value()).get<Compute>()->operation.varies());
+  const auto varies = [](const Tensor<float>& x) { return x.graph().node(x.any().value()).get<Compute>()->operation.varies(); };
+  CHECK(varies(uniform(graph, {2})));
+  CHECK(varies(uniform(graph, {2}, 0.0f, 1.0f, {.stream = 1})));
+  CHECK(!varies(uniform(graph, {2}, 0.0f, 1.0f, {.stream = 1, .of_replica = 0})));
 }
 
 }  // namespace test_random

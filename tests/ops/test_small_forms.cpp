@@ -3,7 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <replicator/cpu/kernels.hpp>
@@ -16,6 +19,7 @@
 
 #include "../support/errors.hpp"
 #include "../support/evaluate.hpp"
+#include "../support/run_graph.hpp"
 
 namespace test_small_forms {
 
@@ -26,6 +30,13 @@ using V = std::vector<double>;
 namespace {
 
 V values(AnyTensor t) { return test::doubles(test::evaluate(t, {})); }
+
+// By the kernels, not by an interpreter: that computes in double.
+V computed(AnyTensor t) {
+  Graph graph = t.graph();
+  graph.results() = {t.value()};
+  return test::doubles(test::run_graph(graph, {})[0]);
+}
 
 }  // namespace
 
@@ -42,6 +53,53 @@ TEST_CASE("the remainder has the sign of the first operand") {
   CHECK(values(bytes % std::uint8_t{16}) == V{15, 10});
   CHECK_THAT(error_of([&] { (void)map([](auto x) { return x % 4; }, constant(graph, Array<float>{{1}, {3}})); }),
              Catch::StartsWith("map at test_small_forms.cpp:") && Catch::EndsWith("% takes integers, but the functor works on float32: write a - b * floor(a / b)"));
+}
+
+TEST_CASE("operations on bits are those of C++, for tensors and in a functor, with a number on either side") {
+  Graph graph;
+  const auto a = constant(graph, Array<std::int32_t>{{4}, {12, -1, 7, 1 << 30}}), b = constant(graph, Array<std::int32_t>{{4}, {10, 6, 0, 3}});
+  CHECK(computed(a & b) == V{8, 6, 0, 0});
+  CHECK(computed(a | b) == V{14, -1, 7, (1 << 30) + 3});
+  CHECK(computed(a ^ b) == V{6, -7, 7, (1 << 30) + 3});
+  CHECK(computed(~a) == V{-13, 0, -8, -(1 << 30) - 1});
+  CHECK(computed(a << 2) == V{48, -4, 28, 0});
+  CHECK(computed(a >> 2) == V{3, -1, 1, 1 << 28});
+  CHECK(computed(1 << b) == V{1024, 64, 1, 8});
+  CHECK(computed(map([](auto x, auto y) { return (x & y) + 2 * (x | 1) - 3 * (6 ^ y) + (~x >> 1) + (1 << y); }, a, b)) ==
+        computed((a & b) + 2 * (a | 1) - 3 * (6 ^ b) + (~a >> 1) + (1 << b)));
+  const auto wide = constant(graph, Array<std::int64_t>{{2}, {std::int64_t{1} << 40, -5}});
+  CHECK(computed(wide >> std::int64_t{38}) == V{4, -1});
+  CHECK(computed(constant(graph, Array<std::int64_t>{{1}, {3}}) << std::int64_t{50}) == V{3 * 0x1p50});
+}
+
+TEST_CASE("uint8 keeps its 8 bits") {
+  Graph graph;
+  const auto x = constant(graph, Array<std::uint8_t>{{3}, {0, 5, 200}});
+  CHECK(computed(~x) == V{255, 250, 55});
+  CHECK(computed(x << std::uint8_t{1}) == V{0, 10, 144});
+  CHECK(computed(x << std::uint8_t{8}) == V{0, 0, 0});
+  CHECK(computed(x >> std::uint8_t{3}) == V{0, 0, 25});
+  CHECK(computed(x >> std::uint8_t{40}) == V{0, 0, 0});
+}
+
+TEST_CASE("a shift by a negative number, or by all bits and more, leaves no bit") {
+  Graph graph;
+  const auto by = constant(graph, Array<std::int32_t>{{6}, {-1, 31, 32, 33, 64, std::numeric_limits<std::int32_t>::min()}});
+  CHECK(computed(1 << by) == V{0, -0x1p31, 0, 0, 0, 0});
+  CHECK(computed(5 >> by) == V{0, 0, 0, 0, 0, 0});
+  CHECK(computed(-5 >> by) == V{-1, -1, -1, -1, -1, -1});
+  const auto far = constant(graph, Array<std::int64_t>{{4}, {-1, 63, 64, std::int64_t{1} << 33}});
+  CHECK(computed(std::int64_t{1} << far) == V{0, -0x1p63, 0, 0});
+  CHECK(computed(std::int64_t{-9} >> far) == V{-1, -1, -1, -1});
+}
+
+TEST_CASE("bits of floating numbers are refused") {
+  Graph graph;
+  const auto x = constant(graph, Array<float>{{1}, {3}});
+  const auto refused = [&](auto f) { return error_of([&] { (void)map(f, x); }); };
+  const std::string mend = " takes integers, but the functor works on float32: cast the tensors to int32 or int64 first";
+  for (const auto& [text, sign] : {std::pair{refused([](auto a) { return a & 1; }), "&"}, {refused([](auto a) { return 1 | a; }), "|"}, {refused([](auto a) { return a ^ a; }), "^"}, {refused([](auto a) { return a << 2; }), "<<"}, {refused([](auto a) { return a >> 2; }), ">>"}, {refused([](auto a) { return ~a; }), "~"}})
+    CHECK_THAT(text, Catch::StartsWith("map at test_small_forms.cpp:") && Catch::EndsWith(": " + (sign + mend)));
 }
 
 TEST_CASE("ceil is the smallest whole number that is not below") {

@@ -87,6 +87,37 @@ TEST_CASE("numbers are converted to the variable's type and back") {
   CHECK(on[1][0]);
 }
 
+TEST_CASE("a number that does not fit the variable's type is refused, and the value stays") {
+  Replicator repl{on_devices(1, 1)};
+  repl.replicate([](ReplicaContext& replica) {
+    (void)replica.variable<std::uint8_t>("byte", {}, Initializer::constant(7));
+    (void)replica.variable<std::int32_t>("int", {}, Initializer::constant(7));
+    (void)replica.variable<std::int64_t>("long", {}, Initializer::constant(7));
+    (void)replica.variable<bool>("flag", {}, Initializer::zeros());
+    (void)replica.variable<float>("float", {}, Initializer::constant(7));
+    (void)replica.variable<bfloat16>("short float", {}, Initializer::constant(7));
+  });
+  std::source_location where = std::source_location::current();
+  const auto text = error_of([&] { where = std::source_location::current(), repl.set("byte", 300); });
+  CHECK_THAT(text, Catch::StartsWith("set at " + Location{where}.text() +
+                                     ": the number 300 does not fit into the variable \"byte\", which is uint8[] (declared at test_host_values.cpp:") &&
+                       Catch::EndsWith("): give a whole number from 0 to 255"));
+  CHECK_THAT(error_of([&] { repl.set("byte", -1); }), Catch::Contains("the number -1 does not fit"));
+  CHECK_THAT(error_of([&] { repl.set("int", 0.5); }), Catch::Contains("the number 0.5 does not fit") && Catch::EndsWith("from -2147483648 to 2147483647"));
+  CHECK_THAT(error_of([&] { repl.set("int", std::int64_t{1} << 40); }), Catch::Contains("the number 1099511627776 does not fit"));
+  CHECK_THAT(error_of([&] { repl.set("long", 1e30); }), Catch::Contains("the number 1e+30 does not fit"));
+  CHECK_THAT(error_of([&] { repl.set("long", std::uint64_t{1} << 63); }), Catch::Contains("does not fit"));
+  CHECK_THAT(error_of([&] { repl.set("flag", 2); }), Catch::EndsWith("give 0 or 1"));
+  CHECK_THAT(error_of([&] { repl.set("float", 1e300); }), Catch::EndsWith("give a number that float32 can hold"));
+  CHECK_THAT(error_of([&] { repl.set("short float", 1e300); }), Catch::EndsWith("give a number that bfloat16 can hold"));
+  for (const auto* name : {"byte", "int", "long", "float", "short float"}) CHECK(repl.get<int>(name) == 7);
+  repl.set("byte", 255.0), repl.set("int", -2147483648.0), repl.set("flag", true), repl.set("float", 0.1);
+  repl.set("short float", std::numeric_limits<double>::infinity());
+  CHECK(repl.get<int>("byte") == 255);
+  CHECK(repl.get<std::int64_t>("int") == -2147483648);
+  CHECK(repl.get<float>("float") == 0.1f);
+}
+
 TEST_CASE("errors of value, get and set name the variable and the line") {
   Replicator repl{on_devices(1, 1)};
   std::source_location where = std::source_location::current();

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,33 @@ TEST_CASE("a variable that one step keeps is refused in the next, whether the fi
     if (!alive) step.reset();
     CHECK_THROWS_WITH(repl.replicate(rows, step_fn).step(), Catch::Contains(foreign) || Catch::Contains(gone));
   }
+}
+
+TEST_CASE("the message names what was kept, with the lines of its origin and its use") {
+  std::vector<F> kept;
+  std::source_location made, used;
+  const auto text = refusal([&](rp::ReplicaContext& replica, F x) {
+    auto w = replica.variable<float>("fc.weight", {2}, rp::Initializer::ones());
+    made = std::source_location::current(), kept.push_back(w.read());
+    used = std::source_location::current(), x = rp::exp(kept[0]);
+    return x;
+  });
+  CHECK_THAT(text, Catch::StartsWith("map at " + rp::Location{used}.text() + ": " + foreign + " (replica0/fc.weight at " +
+                                     rp::Location{made}.text() + "); every step_fn must use only its own arguments"));
+}
+
+TEST_CASE("a tensor whose graph is gone is refused with the line of replicate") {
+  rp::Replicator repl{{.replicas = 1}};
+  std::optional<F> mask;
+  const StepFn step_fn = [&](rp::ReplicaContext&, F x) {
+    if (!mask) mask = rp::exp(x);
+    return rp::exp(*mask);
+  };
+  (void)repl.replicate(rows, step_fn);
+  const auto where = std::source_location::current();
+  CHECK_THROWS_WITH(repl.replicate(rows, step_fn).step(), Catch::StartsWith("the step_fn given to replicate at test_kept_tensors.cpp:" +
+                                                                            std::to_string(where.line() + 1) + ": a tensor or a variable") &&
+                                                              Catch::Contains(gone));
 }
 
 TEST_CASE("a tensor that is kept beyond its trace is refused in the next") {

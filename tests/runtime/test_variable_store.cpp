@@ -8,11 +8,16 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <replicator/graph/graph.hpp>
+#include <replicator/nn/initialisers.hpp>
 #include <replicator/runtime/variable_store.hpp>
+
+#include "../support/errors.hpp"
 
 namespace test_variable_store {
 
@@ -41,6 +46,89 @@ TEST_CASE("first values are a function of seed and name") {
   CHECK(initial("w", 1) != initial("w", 2));
   CHECK(initial("w", 1) != initial("v", 1));
   CHECK(initial("w", 1, Initializer::uniform(0, 1)) == initial("w", 1, Initializer::uniform(0, 1)));
+}
+
+TEST_CASE("a truncated normal is the normal one, where that lies within two deviations; the rest is drawn again") {
+  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16}) {
+    const auto values = [&](Initializer initializer) {
+      const auto array = initial_value(declaration("w", std::move(initializer), {50000}, VariableKind::mirrored, dtype), 3);
+      std::vector<double> result;
+      visit_dtype(dtype, [&]<class T>() {
+        for (const auto value : array.as<T>()) result.push_back(static_cast<double>(value));
+      });
+      return result;
+    };
+    const auto normal = values(Initializer::normal(1, 0.5)), cut = values(nn::truncated_normal(1, 0.5));
+    double squares = 0;
+    for (std::size_t i = 0; i < cut.size(); ++i) {
+      if (dtype != DType::bfloat16 && std::abs(normal[i] - 1) < 0.999999) REQUIRE(cut[i] == normal[i]);
+      REQUIRE(std::abs(cut[i] - 1) <= 1);
+      squares += (cut[i] - 1) * (cut[i] - 1);
+    }
+    CHECK(std::sqrt(squares / 50000) == Approx(0.8796 * 0.5).epsilon(0.01));
+  }
+}
+
+TEST_CASE("an orthogonal weight has orthonormal rows, or columns if there are more rows, times its gain") {
+  for (const Shape& shape : {Shape{5, 5}, Shape{3, 17}, Shape{40, 6}, Shape{4, 2, 3, 3}, Shape{1, 9}, Shape{9, 1}}) {
+    const auto array = initial_value(declaration("w", nn::orthogonal(1.5), shape, VariableKind::mirrored, DType::float64), 3);
+    const auto w = array.as<double>();
+    const auto rows = static_cast<std::size_t>(shape[0]), columns = w.size() / rows;
+    const bool wide = rows <= columns;
+    for (std::size_t a = 0; a < std::min(rows, columns); ++a)
+      for (std::size_t b = 0; b < std::min(rows, columns); ++b) {
+        double product = 0;
+        for (std::size_t i = 0; i < std::max(rows, columns); ++i)
+          product += wide ? w[a * columns + i] * w[b * columns + i] : w[i * columns + a] * w[i * columns + b];
+        CHECK(product == Approx(a == b ? 2.25 : 0).margin(1e-14));
+      }
+  }
+}
+
+TEST_CASE("an orthogonal weight is the Q of the normal numbers of its name, where the diagonal of R is positive") {
+  const Shape shape{4, 7};
+  const auto of = [&](Initializer initializer) {
+    const auto array = initial_value(declaration("w", std::move(initializer), shape, VariableKind::mirrored, DType::float64), 3);
+    const auto values = array.as<double>();
+    return std::vector<double>(values.begin(), values.end());
+  };
+  const auto q = of(nn::orthogonal()), a = of(Initializer::normal(0, 1));
+  const auto product = [&](std::size_t i, std::size_t j) {
+    double sum = 0;
+    for (std::size_t k = 0; k < 7; ++k) sum += q[i * 7 + k] * a[j * 7 + k];
+    return sum;
+  };
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(product(i, i) > 0);
+    for (std::size_t j = 0; j < i; ++j) CHECK(std::abs(product(i, j)) < 1e-14);  // a_j lies in the span of the first rows
+  }
+  CHECK(q == of(nn::orthogonal()));
+}
+
+TEST_CASE("the bits of an orthogonal weight do not depend on the instruction level") {
+  std::vector<double> plain(6 * 24), best(plain.size());
+  cpu::draw_normal(std::span{plain}, 1, 2, 3, 0, 1);
+  best = plain;
+  for (std::size_t row = 0; row < 6; ++row) cpu::detail::orthogonalise_row_baseline(plain.data(), row, 24);
+  if (cpu::instruction_level() != cpu::InstructionLevel::baseline)
+    for (std::size_t row = 0; row < 6; ++row) cpu::detail::orthogonalise_row_avx2(best.data(), row, 24);
+  else best = plain;
+  CHECK(plain == best);
+}
+
+TEST_CASE("a variable that cannot be orthogonal is refused where it is declared") {
+  Graph graph;
+  const auto refused = [&](Shape shape, DType dtype, Initializer initializer) {
+    return test::error_of([&] { graph.declare(declaration("w", initializer, shape, VariableKind::mirrored, dtype)); });
+  };
+  const std::string start = "the variable \"w\" at train.cpp:12 is to begin ";
+  CHECK(refused({5}, DType::float32, nn::orthogonal()) == start + "orthogonal, but it is float32[5]: only a floating type with two axes or more can");
+  CHECK(refused({5, 5}, DType::int32, nn::orthogonal()) == start + "orthogonal, but it is int32[5, 5]: only a floating type with two axes or more can");
+  CHECK(refused({5, 5}, DType::float32, nn::orthogonal(INFINITY)) == start + "orthogonal with gain inf: the gain must be finite");
+  CHECK(refused({5}, DType::float32, nn::truncated_normal(0, -1)) ==
+        start + "normal with mean 0.000000 and standard deviation -1.000000: both must be finite, the latter not negative");
+  CHECK(nn::orthogonal(2).text() == "orthogonal with gain 2");
+  CHECK(nn::truncated_normal(0, 0.02).text() == "normal with mean 0 and standard deviation 0.02, cut at two of them");
 }
 
 TEST_CASE("first values have the distribution asked for") {

@@ -2,6 +2,7 @@
 // Checks gradient rules against central differences, in double.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 

@@ -154,6 +154,15 @@ inline double scalar(const Expression& e, const ScalarInstruction& i, const std:
     case ScalarOp::equal: return a == b;
     case ScalarOp::logical_and: return a != 0 && b != 0;
     case ScalarOp::logical_or: return a != 0 || b != 0;
+    case ScalarOp::bit_and: return static_cast<double>(static_cast<std::int64_t>(a) & static_cast<std::int64_t>(b));
+    case ScalarOp::bit_or: return static_cast<double>(static_cast<std::int64_t>(a) | static_cast<std::int64_t>(b));
+    case ScalarOp::bit_exclusive_or: return static_cast<double>(static_cast<std::int64_t>(a) ^ static_cast<std::int64_t>(b));
+    case ScalarOp::shift_left: {
+      if (b < 0 || b >= 8 * static_cast<double>(size_of(e.compute))) return 0;
+      const auto moved = static_cast<std::uint64_t>(static_cast<std::int64_t>(a)) << static_cast<int>(b);
+      return e.compute == DType::int32 ? static_cast<double>(static_cast<std::int32_t>(moved)) : static_cast<double>(static_cast<std::int64_t>(moved));
+    }
+    case ScalarOp::shift_right: return b < 0 || b >= 8 * static_cast<double>(size_of(e.compute)) ? -(a < 0) : std::floor(a / std::exp2(b));
     case ScalarOp::select: return a != 0 ? b : c;
     case ScalarOp::multiply_add: return std::fma(a, b, c);
   }

@@ -39,6 +39,21 @@ class Number {
     else return static_cast<T>(real());
   }
 
+  // Whether as<T>() is this number: a whole one within the bounds of an integer T, 0 or 1 for bool. A floating T rounds, so only
+  // its bounds count.
+  template <Element T>
+  constexpr bool fits() const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return real() == 0 || real() == 1;
+    } else if constexpr (std::is_integral_v<T>) {
+      const bool whole_number = is_whole_ || (real_ >= -0x1p63 && real_ < 0x1p63 && static_cast<double>(whole()) == real_);
+      return whole_number && whole() >= std::numeric_limits<T>::min() && whole() <= std::numeric_limits<T>::max();
+    } else {
+      const auto finite = [](double x) { return x - x == 0; };
+      return !finite(real()) || finite(static_cast<double>(as<T>()));
+    }
+  }
+
   // 2 and 2.0 are equal: these two values determine the result for every element type.
   template <class V>
   void describe(V& v) const {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 
 #include <replicator/core/processor.hpp>
@@ -71,8 +72,10 @@ template <bool normal>
   draw_tile<normal>(counter, key, a, b, out);
 }
 
+// Normal numbers further than `most` from the mean are drawn again, from the same words of the next substream.
 template <bool normal, class T>
-void draw(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::uint32_t substream, double a, double b) {
+void draw(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::uint32_t substream, double a, double b,
+          double most = std::numeric_limits<double>::infinity()) {
   constexpr std::size_t tile = philox_lanes * (normal ? 2 : 4);
   const auto make = instruction_level() == InstructionLevel::avx512 ? &draw_tile_avx512<normal>
                     : instruction_level() == InstructionLevel::avx2 ? &draw_tile_avx2<normal>
@@ -82,6 +85,15 @@ void draw(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::ui
   for (std::size_t begin = 0; begin < values.size(); begin += tile, counter[0] += philox_lanes) {
     DrawnTile drawn;
     make(counter, key, a, b, drawn);
+    const auto outside = [&](double value) { return value < a - most || value > a + most; };
+    PhiloxCounter again = counter;
+    while (normal && std::any_of(drawn.begin(), drawn.begin() + tile, outside)) {
+      DrawnTile other;
+      ++again[1];
+      make(again, key, a, b, other);
+      for (std::size_t i = 0; i < tile; ++i)
+        if (outside(drawn[i])) drawn[i] = other[i];
+    }
     const std::size_t count = std::min(tile, values.size() - begin);
     for (std::size_t i = 0; i < count; ++i) values[begin + i] = static_cast<T>(drawn[i]);
   }
@@ -99,6 +111,13 @@ void draw_uniform(std::span<T> values, std::uint64_t seed, std::uint64_t stream,
 template <class T>
 void draw_normal(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::uint32_t substream, double mean, double deviation) {
   detail::draw<true>(values, seed, stream, substream, mean, deviation);
+}
+
+// The same, but numbers further than two deviations from the mean are drawn again until they are not. For attempt k, the words come
+// from the substream + k.
+template <class T>
+void draw_truncated_normal(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::uint32_t substream, double mean, double deviation) {
+  detail::draw<true>(values, seed, stream, substream, mean, deviation, 2 * deviation);
 }
 
 }  // namespace replicator::detail::cpu

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,8 +24,8 @@ namespace detail {
 // The indices of a node, and the axis that they point into.
 class IndexList {
  public:
-  IndexList(const TensorType& indices, const TensorType& whole, std::int64_t axis)
-      : indices_{indices}, whole_{whole}, axis_{axis}, count_{indices.shape.elements()} {}
+  IndexList(const TensorType& indices, const TensorType& whole, std::int64_t axis, std::optional<IndexOrigin> origin = {})
+      : indices_{indices}, whole_{whole}, axis_{axis}, count_{indices.shape.elements()}, origin_{std::move(origin)} {}
 
   std::int64_t count() const { return count_; }
   std::int64_t extent() const { return whole_.shape[static_cast<std::size_t>(axis_)]; }
@@ -36,12 +37,13 @@ class IndexList {
   void require_inside(const std::byte* data) const {
     const auto limit = static_cast<std::uint64_t>(extent());
     for (std::int64_t i = 0; i < count_; ++i)
-      if (static_cast<std::uint64_t>(at(data, i)) >= limit) replicator::detail::refuse_index(indices_, i, at(data, i), whole_, axis_);
+      if (static_cast<std::uint64_t>(at(data, i)) >= limit) replicator::detail::refuse_index(indices_, i, at(data, i), whole_, axis_, origin_);
   }
 
  private:
   TensorType indices_, whole_;
   std::int64_t axis_, count_;
+  std::optional<IndexOrigin> origin_;
 };
 
 // What both kernels know. `around` is the axis in x for gather, and in the result for scatter_add.
@@ -113,10 +115,10 @@ class ScatterAddLoops final : public IndexedLoops {
 };
 
 inline std::unique_ptr<Executable> make_gather(const KernelRequest& request) {
-  const auto axis = request.operation.get<Gather>()->axis;
+  const auto& op = *request.operation.get<Gather>();
   const auto& x = request.inputs[0];
   const IndexedAxis indexed{
-      {request.inputs[1], x, axis}, around_axis(x.shape, static_cast<std::size_t>(axis)), request.threads};
+      {request.inputs[1], x, op.axis, op.origin}, around_axis(x.shape, static_cast<std::size_t>(op.axis)), request.threads};
   switch (size_of(x.dtype)) {
     case 1:
       return std::make_unique<GatherLoops<std::uint8_t>>(indexed);

@@ -103,14 +103,15 @@ template <class T>
 class RandomLoops final : public Executable {
  public:
   RandomLoops(const Random& op, RandomLoop<T> loop)
-      : count_{op.type.shape.elements()}, trace_index_{op.trace_index}, loop_{loop} {
+      : count_{op.type.shape.elements()}, trace_index_{op.trace_index}, of_replica_{op.of_replica}, loop_{loop} {
     output_layouts.resize(1);
     in_place = {-1};
   }
   void run(const Launch& launch) const override {
     const auto& c = launch.context;
     const auto high = static_cast<std::uint32_t>(c.step >> 32);
-    const PhiloxCounter counter{0, static_cast<std::uint32_t>(c.step), c.replica, trace_index_ ^ (high * 0x9E3779B9u)};
+    const auto replica = of_replica_ < 0 ? c.replica : static_cast<std::uint32_t>(of_replica_);
+    const PhiloxCounter counter{0, static_cast<std::uint32_t>(c.step), replica, trace_index_ ^ (high * 0x9E3779B9u)};
     const PhiloxKey key{static_cast<std::uint32_t>(c.seed), static_cast<std::uint32_t>(c.seed >> 32)};
     loop_(counter, key, reinterpret_cast<T*>(launch.outputs[0]), count_);
   }
@@ -118,6 +119,7 @@ class RandomLoops final : public Executable {
  private:
   std::int64_t count_;
   std::uint32_t trace_index_;
+  std::int32_t of_replica_;
   RandomLoop<T> loop_;
 };
 

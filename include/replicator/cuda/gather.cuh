@@ -45,7 +45,8 @@ class GatherExecutable final : public IndexedExecutable {
 inline std::unique_ptr<Executable> make_gather(const KernelRequest& request) {
   const auto& x = request.inputs[0];
   return visit_word(x.dtype, [&]<class Word>() -> std::unique_ptr<Executable> {
-    return std::make_unique<GatherExecutable<Word>>(request.inputs[1], x, request.operation.get<Gather>()->axis);
+    const auto& op = *request.operation.get<Gather>();
+    return std::make_unique<GatherExecutable<Word>>(request.inputs[1], x, op.axis, op.origin);
   });
 }
 

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/expressions/arithmetic.cuh>
@@ -42,19 +44,20 @@ __global__ void note_value(Indices indices, Refused* refused) {
 // indices replace this axis.
 class IndexedExecutable : public Executable {
  public:
-  IndexedExecutable(const TensorType& indices, const TensorType& whole, std::int64_t axis)
+  IndexedExecutable(const TensorType& indices, const TensorType& whole, std::int64_t axis, std::optional<replicator::detail::IndexOrigin> origin = {})
       : indices_{indices},
         whole_{whole},
         axis_{axis},
         around_{around_axis(whole.shape, static_cast<std::size_t>(axis))},
-        count_{indices.shape.elements()} {
+        count_{indices.shape.elements()},
+        origin_{std::move(origin)} {
     input_layouts.resize(2);
     output_layouts.resize(1);
     in_place = {-1};
     refuses = true;
   }
   void refuse(const Refusal& refusal) const override {
-    replicator::detail::refuse_index(indices_, static_cast<std::int64_t>(refusal.number), refusal.value, whole_, axis_);
+    replicator::detail::refuse_index(indices_, static_cast<std::int64_t>(refusal.number), refusal.value, whole_, axis_, origin_);
   }
 
  protected:
@@ -73,6 +76,7 @@ class IndexedExecutable : public Executable {
   std::int64_t axis_;
   AroundAxis around_;
   std::int64_t count_;
+  std::optional<replicator::detail::IndexOrigin> origin_;
 };
 
 }  // namespace replicator::detail::cuda

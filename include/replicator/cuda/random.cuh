@@ -82,7 +82,7 @@ template <class T>
 class RandomExecutable final : public Executable {
  public:
   explicit RandomExecutable(const Random& op)
-      : distribution_{op.distribution}, count_{op.type.shape.elements()}, trace_index_{op.trace_index} {
+      : distribution_{op.distribution}, count_{op.type.shape.elements()}, trace_index_{op.trace_index}, of_replica_{op.of_replica} {
     output_layouts.resize(1);
     in_place = {-1};
     reads_step = true;
@@ -90,7 +90,8 @@ class RandomExecutable final : public Executable {
   void run(const Launch& launch) const override {
     if (count_ == 0) return;
     const auto& c = launch.context;
-    const PhiloxLaunch of{c.replica, trace_index_, {static_cast<std::uint32_t>(c.seed), static_cast<std::uint32_t>(c.seed >> 32)}};
+    const auto replica = of_replica_ < 0 ? c.replica : static_cast<std::uint32_t>(of_replica_);
+    const PhiloxLaunch of{replica, trace_index_, {static_cast<std::uint32_t>(c.seed), static_cast<std::uint32_t>(c.seed >> 32)}};
     const std::int64_t per_block = block_threads * static_cast<std::int64_t>(16 / sizeof(T));
     draw<<<blocks_for(count_, per_block), block_threads, 0, stream_of(launch.stream)>>>(distribution_, of, launch.step,
                                                                                         reinterpret_cast<T*>(launch.outputs[0]), count_);
@@ -101,6 +102,7 @@ class RandomExecutable final : public Executable {
   Distribution distribution_;
   std::int64_t count_;
   std::uint32_t trace_index_;
+  std::int32_t of_replica_;
 };
 
 inline std::unique_ptr<Executable> make_random(const KernelRequest& request) {

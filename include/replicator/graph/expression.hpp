@@ -47,6 +47,11 @@ enum class ScalarOp : std::uint8_t {
   equal,
   logical_and,
   logical_or,
+  bit_and,  // this and the next four: of integers only
+  bit_or,
+  bit_exclusive_or,
+  shift_left,    // a * 2^b, wrapped around; 0 unless 0 <= b < bits of the type
+  shift_right,   // a / 2^b, rounded down; as by the largest b unless 0 <= b < bits of the type
   select,        // a != 0 ? b : c
   multiply_add,  // fused: a * b + c with one rounding
 };
@@ -63,10 +68,14 @@ constexpr int operands_of(ScalarOp op) {
   return op < ScalarOp::select ? 2 : 3;
 }
 
+// Whether floating types do not have the operation.
+constexpr bool needs_integers(ScalarOp op) { return op >= ScalarOp::bit_and && op <= ScalarOp::shift_right; }
+
 constexpr std::string_view name_of(ScalarOp op) {
   constexpr std::string_view names[] = {"input", "constant", "negate", "abs", "sign", "sqrt", "exp", "log", "tanh", "erf",
                                         "sin", "cos", "floor", "relu", "not", "add", "sub", "mul", "div", "min", "max",
-                                        "pow", "less", "less_equal", "equal", "and", "or", "select", "fma"};
+                                        "pow", "less", "less_equal", "equal", "and", "or", "bit_and", "bit_or", "bit_xor", "shift_left",
+                                        "shift_right", "select", "fma"};
   return names[static_cast<std::size_t>(op)];
 }
 

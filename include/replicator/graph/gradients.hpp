@@ -35,7 +35,7 @@ inline bool ends_gradients(const detail::Node& node) {
 inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor> xs, Location where) {
   Graph& graph = y.graph();
   for (const auto& x : xs)
-    if (!x.in(graph)) Graph::refuse_foreign("the gradient at " + where.text());
+    if (!x.in(graph)) Graph::refuse_foreign("the gradient at " + where.text(), x);
   const std::uint32_t end = y.value().node + 1;
   std::vector<bool> depends(end);
   for (const auto& x : xs)

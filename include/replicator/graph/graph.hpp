@@ -59,7 +59,8 @@ class Graph : public detail::GraphAnchor {
   // for a complete graph and for a shape that is too large. Never inlined: g++ 12 would warn wrongly about alternatives
   // that the node does not hold.
   [[gnu::noinline]] std::uint32_t add(detail::Node node) {
-    if (complete()) refuse_foreign(std::string{node.kind()} + " at " + node.where.text());
+    if (complete())
+      refuse_foreign(std::string{node.kind()} + " at " + node.where.text(), node.inputs.empty() ? AnyTensor{} : AnyTensor{*this, node.inputs[0]});
     for (const auto& output : node.outputs)
       if (output.shape.too_large()) throw BuildError{std::string{node.kind()} + " at " + node.where.text() + ": " + output.shape.too_large_text()};
     if (node.device < 0) node.device = device_for(node);
@@ -70,12 +71,8 @@ class Graph : public detail::GraphAnchor {
   }
   AnyTensor tensor(std::uint32_t node, std::uint32_t output = 0) { return {*this, Value{node, output}}; }
 
-  // `what`: the operation that was given a tensor of another graph, and its source line.
-  [[noreturn]] static void refuse_foreign(const std::string& what) {
-    throw BuildError{what +
-                     ": a tensor of another replica's graph was used, or of an earlier trace; every step_fn must use only its own arguments, and ask "
-                     "for its variables by name"};
-  }
+  // `what`: the operation that was given `tensor`, which belongs to another graph, with its source line. Empty: the tensor is not known.
+  [[noreturn]] static void refuse_foreign(const std::string& what, const AnyTensor& tensor);
 
   // The values that the step returns, flattened.
   std::vector<Value>& results() { return results_; }
@@ -92,7 +89,7 @@ class Graph : public detail::GraphAnchor {
       if (declaration.type.shape.too_large())
         throw BuildError{"the variable \"" + declaration.name + "\" at " + declaration.where.text() + ": " + declaration.type.shape.too_large_text()};
       if (declaration.type.shape.elements() > 0)  // an empty variable may have zero fan; nothing is drawn for it
-        declaration.initializer.require_valid("the variable \"" + declaration.name + "\" at " + declaration.where.text());
+        declaration.initializer.require_valid("the variable \"" + declaration.name + "\" at " + declaration.where.text(), declaration.type);
       const auto index = static_cast<std::uint32_t>(variables_.size());
       if (declaration.device < 0) declaration.device = std::max(device_, 0);
       variable_index_.emplace(declaration.name, index);
@@ -123,6 +120,8 @@ class Graph : public detail::GraphAnchor {
     const auto& start = states_[variable].start;
     return start ? AnyTensor{*this, *start} : AnyTensor{};
   }
+  // The line of the minimize that has updated the variable; empty where none has.
+  std::optional<Location>& minimised(std::uint32_t variable) { return states_[variable].minimised; }
   // Throws BuildError where the type differs from the declaration.
   void assign(std::uint32_t variable, Value value, Location where) {
     const auto& declaration = variables_[variable];
@@ -188,6 +187,7 @@ class Graph : public detail::GraphAnchor {
     std::optional<Value> current, start;
     bool assigned = false;  // and not read since: `current` is the assigned value
     bool read = false;
+    std::optional<Location> minimised = {};
   };
   void read_first(std::uint32_t variable, Location where) {
     const auto& declaration = variables_[variable];
@@ -222,13 +222,30 @@ class Graph : public detail::GraphAnchor {
   bool local_variables_ = false;
 };
 
+namespace detail {
+// A handle on a graph was used that no longer exists. So the message cannot say what it stood for.
+class GraphIsGone : public BuildError {
+ public:
+  using BuildError::BuildError;
+};
+}  // namespace detail
+
 inline detail::GraphHandle::GraphHandle(Graph& graph) : place_{graph.place()} {}
 inline Graph& detail::GraphHandle::operator*() const {
   if (!place_->anchor)
-    throw BuildError{
+    throw detail::GraphIsGone{
         "a tensor or a variable was used that was kept from an earlier trace of a step_fn, whose graph is gone: make tensors anew in every "
         "trace, and ask for variables by name"};
   return static_cast<Graph&>(*place_->anchor);
+}
+inline void Graph::refuse_foreign(const std::string& what, const AnyTensor& tensor) {
+  std::string origin;
+  if (tensor) {
+    const auto& line = tensor.graph().node(tensor.value()).where;
+    origin = " (" + tensor.graph().name(tensor.value().node) + (*line.file ? " at " + line.text() : "") + ")";
+  }
+  throw BuildError{what + ": a tensor of another replica's graph was used, or of an earlier trace" + origin +
+                   "; every step_fn must use only its own arguments, and ask for its variables by name"};
 }
 inline const TensorType& AnyTensor::type() const { return graph_->type(value_); }
 
@@ -272,7 +289,7 @@ inline std::uint32_t add_compute(Graph& graph, AnyOperation operation, std::span
   types.reserve(inputs.size());
   values.reserve(inputs.size());
   for (const auto& input : inputs) {
-    if (!input.in(graph)) Graph::refuse_foreign(std::string{operation.name()} + " at " + where.text());
+    if (!input.in(graph)) Graph::refuse_foreign(std::string{operation.name()} + " at " + where.text(), input);
     values.push_back(input.value());
     types.push_back(input.type());
   }

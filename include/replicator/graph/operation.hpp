@@ -11,7 +11,7 @@
 //     std::vector<AnyTensor> expand(const ExpansionContext& at) const;    // optional: in terms of other operations, for devices without a kernel
 //     double work(std::span<const TensorType> inputs) const;              // optional: arithmetic operations, for explain()
 //     std::string formula(std::size_t length) const;                      // optional: what it computes, in at most so many characters
-//     static constexpr bool varies = true;    // optional: differs between replicas even on equal inputs
+//     static constexpr bool varies = true;    // optional: differs between replicas even on equal inputs; may be a member function
 //     static constexpr bool alias = true;     // optional: the output is the (plain) memory of input 0
 //     static constexpr bool effect = true;    // optional: runs, once for each node, though nobody uses its outputs
 //     static constexpr OfWidened of_widened = OfWidened::picks;  // optional: what becomes of bfloat16 that was widened to float32
@@ -148,7 +148,8 @@ class AnyOperation {
       return {};
     }
     bool varies() const override {
-      if constexpr (requires { Op::varies; }) return Op::varies;
+      if constexpr (requires { op.varies(); }) return op.varies();
+      else if constexpr (requires { Op::varies; }) return Op::varies;
       return false;
     }
     bool alias() const override {

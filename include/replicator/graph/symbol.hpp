@@ -44,10 +44,16 @@ class Symbol {
   friend Symbol operator-(Symbol a) { return a.with(detail::ScalarOp::negate); }
   // The remainder of integers, with the sign of a, as in C++. x % 0 is x. Throws BuildError for floating numbers.
   friend Symbol operator%(Symbol a, Symbol b) {
-    if (is_floating(a.expression_->compute))
-      throw BuildError{"% takes integers, but the functor works on " + std::string{name_of(a.expression_->compute)} + ": write a - b * floor(a / b)"};
+    a.require_integers("%", "write a - b * floor(a / b)");
     return a - a / b * b;
   }
+  // Operations on the bits of integers, as Tensor has them. They throw BuildError for floating numbers.
+  friend Symbol operator&(Symbol a, Symbol b) { return a.bits("&", detail::ScalarOp::bit_and, b); }
+  friend Symbol operator|(Symbol a, Symbol b) { return a.bits("|", detail::ScalarOp::bit_or, b); }
+  friend Symbol operator^(Symbol a, Symbol b) { return a.bits("^", detail::ScalarOp::bit_exclusive_or, b); }
+  friend Symbol operator<<(Symbol a, Symbol b) { return a.bits("<<", detail::ScalarOp::shift_left, b); }
+  friend Symbol operator>>(Symbol a, Symbol b) { return a.bits(">>", detail::ScalarOp::shift_right, b); }
+  friend Symbol operator~(Symbol a) { return a.bits("~", detail::ScalarOp::bit_exclusive_or, a.number(-1)); }
 
 #define REPLICATOR_SCALAR_ON_EITHER_SIDE(op)                                 \
   friend Symbol operator op(Symbol a, Number b) { return a op a.number(b); } \
@@ -57,6 +63,11 @@ class Symbol {
   REPLICATOR_SCALAR_ON_EITHER_SIDE(*)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(/)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(%)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(&)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(|)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(^)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(<<)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(>>)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(<)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(<=)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(>)
@@ -96,6 +107,14 @@ class Symbol {
   friend Symbol select(Symbol condition, Number yes, Number no) { return select(condition, condition.number(yes), condition.number(no)); }
 
  private:
+  void require_integers(const char* what, const char* mend) const {
+    if (is_floating(expression_->compute))
+      throw BuildError{std::string{what} + " takes integers, but the functor works on " + std::string{name_of(expression_->compute)} + ": " + mend};
+  }
+  Symbol bits(const char* what, detail::ScalarOp op, Symbol b) const {
+    require_integers(what, "cast the tensors to int32 or int64 first");
+    return with(op, b);
+  }
   Symbol with(detail::ScalarOp op) const { return {*expression_, expression_->apply(op, index_)}; }
   Symbol with(detail::ScalarOp op, Symbol b) const { return {*expression_, expression_->apply(op, index_, b.index_)}; }
 

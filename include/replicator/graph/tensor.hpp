@@ -58,6 +58,29 @@ class Tensor {
   friend Tensor operator%(located<Tensor> a, T b) requires detail::IntegerElement<T> { return remainder(a, like(a, b)); }
   friend Tensor operator%(T a, located<Tensor> b) requires detail::IntegerElement<T> { return remainder(like(b, a), b); }
 
+  // Operations on the bits of integers. >> keeps the sign. A shift by a negative number, or by all bits of the type and more, leaves
+  // none of them: 0, and -1 for >> of a negative number.
+  friend Tensor operator&(located<Tensor> a, located<Tensor> b) requires detail::IntegerElement<T> { return binary(detail::ScalarOp::bit_and, a, b); }
+  friend Tensor operator|(located<Tensor> a, located<Tensor> b) requires detail::IntegerElement<T> { return binary(detail::ScalarOp::bit_or, a, b); }
+  friend Tensor operator^(located<Tensor> a, located<Tensor> b) requires detail::IntegerElement<T> {
+    return binary(detail::ScalarOp::bit_exclusive_or, a, b);
+  }
+  friend Tensor operator<<(located<Tensor> a, located<Tensor> b) requires detail::IntegerElement<T> { return binary(detail::ScalarOp::shift_left, a, b); }
+  friend Tensor operator>>(located<Tensor> a, located<Tensor> b) requires detail::IntegerElement<T> { return binary(detail::ScalarOp::shift_right, a, b); }
+  friend Tensor operator&(located<Tensor> a, T b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::bit_and, a, b); }
+  friend Tensor operator|(located<Tensor> a, T b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::bit_or, a, b); }
+  friend Tensor operator^(located<Tensor> a, T b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::bit_exclusive_or, a, b); }
+  friend Tensor operator<<(located<Tensor> a, T b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::shift_left, a, b); }
+  friend Tensor operator>>(located<Tensor> a, T b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::shift_right, a, b); }
+  friend Tensor operator&(T a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::bit_and, a, b); }
+  friend Tensor operator|(T a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::bit_or, a, b); }
+  friend Tensor operator^(T a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::bit_exclusive_or, a, b); }
+  friend Tensor operator<<(T a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::shift_left, a, b); }
+  friend Tensor operator>>(T a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::shift_right, a, b); }
+  friend Tensor operator~(located<Tensor> a) requires detail::IntegerElement<T> {
+    return Tensor{apply(detail::ScalarOp::bit_exclusive_or, a.value.any_, -1, a.where)};
+  }
+
   friend Tensor operator-(located<Tensor> a) { return Tensor{apply(detail::ScalarOp::negate, {a.value.any_}, a.where)}; }
 
   Tensor& operator+=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::add, {any_, b.value.any_}, b.where)}; }

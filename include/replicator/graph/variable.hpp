@@ -33,10 +33,12 @@ struct Initializer {
     constant,
     uniform,
     normal,
+    truncated_normal,  // see nn::truncated_normal
+    orthogonal,        // see nn::orthogonal
     value
   };
   Kind kind = Kind::constant;
-  Number a = 0;                           // constant: the value; uniform: lower bound; normal: mean
+  Number a = 0;                           // constant: the value; uniform: lower bound; normal: mean; orthogonal: gain
   double b = 0;                           // uniform: upper bound; normal: standard deviation
   std::shared_ptr<const AnyArray> array;  // for kind `value`
 
@@ -64,22 +66,28 @@ struct Initializer {
     switch (kind) {
       case Kind::uniform: return "uniform from " + first + " to " + second;
       case Kind::normal: return "normal with mean " + first + " and standard deviation " + second;
+      case Kind::truncated_normal: return "normal with mean " + first + " and standard deviation " + second + ", cut at two of them";
+      case Kind::orthogonal: return "orthogonal with gain " + first;
       case Kind::value: return "the values of an array";
       default: return "constant " + first;
     }
   }
 
-  // Throws BuildError for bounds in the wrong order, a negative standard deviation, and figures that are not finite.
-  // `whose` begins the sentence.
-  void require_valid(const std::string& whose) const {
+  // Throws BuildError for bounds in the wrong order, a negative standard deviation, figures that are not finite, and a type that
+  // cannot be orthogonal. `whose` begins the sentence.
+  void require_valid(const std::string& whose, const TensorType& type) const {
     constexpr double largest = std::numeric_limits<double>::max();
     const double low = a.real();
     if (kind == Kind::uniform && !(-largest <= low && low <= b && b <= largest))
       throw BuildError{whose + " is to begin uniform from " + std::to_string(low) + " to " + std::to_string(b) +
                        ": both bounds must be finite, the lower one first"};
-    if (kind == Kind::normal && !(-largest <= low && low <= largest && 0 <= b && b <= largest))
+    if ((kind == Kind::normal || kind == Kind::truncated_normal) && !(-largest <= low && low <= largest && 0 <= b && b <= largest))
       throw BuildError{whose + " is to begin normal with mean " + std::to_string(low) + " and standard deviation " + std::to_string(b) +
                        ": both must be finite, the latter not negative"};
+    if (kind == Kind::orthogonal && !(-largest <= low && low <= largest))
+      throw BuildError{whose + " is to begin orthogonal with gain " + detail::number_text(low) + ": the gain must be finite"};
+    if (kind == Kind::orthogonal && (type.shape.rank() < 2 || !is_floating(type.dtype)))
+      throw BuildError{whose + " is to begin orthogonal, but it is " + type.text() + ": only a floating type with two axes or more can"};
   }
 };
 
@@ -92,6 +100,7 @@ struct VariableDeclaration {
   Initializer initializer;
   Location where;
   std::int32_t device = -1;  // logical device; -1: the graph decides when it is declared
+  bool left_out = false;     // replica-local and not marked as untrained, but minimize leaves it out: see nn::local
 };
 
 namespace detail {

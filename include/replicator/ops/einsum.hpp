@@ -94,7 +94,40 @@ Lettered<T> in_order(Lettered<T> a, const std::string& letters, std::source_loca
   return {transpose(a.x, permutation, where), letters};
 }
 
-// One matrix product: letters in both operands are batch axes if `kept` has them, else they are summed.
+// The sum over the letters `inner` of the products of elements, without a matrix product. It has the letters `result`. Sums and
+// products are computed in the compute type and rounded once.
+template <Element T>
+Lettered<T> multiplied(Lettered<T> a, Lettered<T> b, const std::string& result, const std::string& inner, const std::map<char, std::int64_t>& extents,
+                       std::source_location where) {
+  const std::string all = result + inner;
+  const auto spread = [&](const Lettered<T>& from) {
+    std::string own;
+    Shape shape;
+    for (const char c : all) {
+      if (has(from.letters, c)) own += c;
+      shape.push_back(has(from.letters, c) ? extents.at(c) : 1);
+    }
+    return replicator::reshape(in_order(from, own, where).x.any(), shape, Location{where});
+  };
+  Shape domain;
+  std::vector<std::int64_t> gone;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    domain.push_back(extents.at(all[i]));
+    if (i >= result.size()) gone.push_back(static_cast<std::int64_t>(i));
+  }
+  Expression product;
+  product.compute = compute_type(dtype_of<T>);
+  product.inputs = 2;
+  product.outputs = {product.apply(ScalarOp::multiply, product.input(0), product.input(1))};
+  const AnyTensor operands[] = {spread(a), spread(b)};
+  Graph& graph = a.x.graph();
+  const AnyTensor y = gone.empty() ? map_node(graph, std::move(product), operands, domain, dtype_of<T>, where)
+                                   : reduce_node(graph, ReduceKind::sum, std::move(product), operands, domain, gone, dtype_of<T>, where);
+  return {Tensor<T>{y}, result};
+}
+
+// The product of two operands: letters in both are batch axes if `kept` has them, else they are summed. It is a matrix product where a
+// summed letter meets a letter of one operand alone.
 template <Element T>
 Lettered<T> contracted(Lettered<T> a, Lettered<T> b, const std::string& kept, const std::map<char, std::int64_t>& extents, std::source_location where) {
   a = summed(a, kept + b.letters, where), b = summed(b, kept + a.letters, where);
@@ -103,6 +136,10 @@ Lettered<T> contracted(Lettered<T> a, Lettered<T> b, const std::string& kept, co
                                                                            : inner) += c;
   for (const char c : b.letters)
     if (!has(a.letters, c)) columns += c;
+  if ((batch + rows + columns).size() > Shape::max_rank)
+    throw BuildError{"the product of \"" + a.letters + "\" and \"" + b.letters + "\" would have the " +
+                     std::to_string((batch + rows + columns).size()) + " axes \"" + batch + rows + columns + "\": a tensor may have at most 8"};
+  if (inner.empty() || (rows.empty() && columns.empty())) return multiplied(a, b, batch + rows + columns, inner, extents, where);
   const auto size = [&](const std::string& letters) {
     std::int64_t product = 1;
     for (const char c : letters) product *= extents.at(c);
@@ -139,7 +176,7 @@ Tensor<T> einsum(std::string_view text, const std::vector<Tensor<T>>& operands, 
   for (std::size_t i = 1; i < operands.size(); ++i) {
     std::string kept = formula.result;  // and what later operands need
     for (std::size_t later = i + 1; later < operands.size(); ++later) kept += formula.operands[later];
-    left = contracted(left, {operands[i], formula.operands[i]}, kept, extents, where);
+    left = at_line(name, where, [&] { return contracted(left, {operands[i], formula.operands[i]}, kept, extents, where); });
   }
   return in_order(summed(left, formula.result, where), formula.result, where).x;
 }
@@ -148,7 +185,8 @@ Tensor<T> einsum(std::string_view text, const std::vector<Tensor<T>>& operands, 
 
 // The sum of products over all letters that the result does not have. Each axis has a letter; letters of one name have one
 // extent. Without "->" the result has the letters that come once, in alphabetical order, as in NumPy. Several operands are
-// taken from the left, two at a time, each by one matmul. A letter cannot come twice in one operand, and "..." is not supported.
+// taken from the left, two at a time: by a matmul where a summed letter meets a letter of one operand alone, else by a product of
+// elements with its sum in one pass. No product on the way may have more than 8 letters. A letter cannot come twice in one operand, and "..." is not supported.
 //   rp::einsum("bij,bjk->bik", a, b)   // a matmul for each b
 //   rp::einsum("bhqd,bhkd->bhqk", queries, keys)
 //   rp::einsum("ij->j", x)             // sums of columns

@@ -5,9 +5,10 @@
 // Integer division truncates towards zero. x / 0 is 0, and the lowest int32 or int64 divided by -1 is itself: nothing stops a
 // step. Floating arithmetic follows IEEE 754: a NaN operand gives a NaN unless said otherwise. bfloat16 is computed in float32
 // and rounded once.
+//
+// Integer tensors have the operations on bits too: & | ^ ~ << >>, see Tensor.
 #pragma once
 
-#include <functional>
 #include <source_location>
 #include <type_traits>
 #include <utility>
@@ -27,13 +28,19 @@ struct SymbolAt {
   using type = Symbol;
 };
 
+// Whether f can be called with symbols. The name is a sentence because compilers print it above the error of a call in f.
+template <class F, class... Symbols>
+constexpr bool functions_in_rp_map_are_called_without_std() {
+  return requires(F & f, Symbols... symbols) { f(symbols...); };
+}
+
 // Records f's expression: calls f with one symbol for each input.
 template <class F, std::size_t... I>
 detail::Expression record(F& f, DType compute, std::index_sequence<I...>) {
   detail::Expression e;
   e.compute = compute;
   e.inputs = sizeof...(I);
-  constexpr bool takes_symbols = requires(const std::uint16_t* input) { std::invoke(f, Symbol{e, input[I]}...); };
+  constexpr bool takes_symbols = functions_in_rp_map_are_called_without_std<F, typename SymbolAt<I>::type...>();
   constexpr bool fits = takes_symbols || parameters_fit<F, typename SymbolAt<I>::type...>();
   static_assert(fits, "a functor given to rp::map must take an rp::Symbol for each tensor: write [](auto a, auto b) for two");
   static_assert(takes_symbols || !fits,
@@ -41,7 +48,7 @@ detail::Expression record(F& f, DType compute, std::index_sequence<I...>) {
                 "floor ceil relu min max pow fma select, without std::, or write it in terms of them");
   if constexpr (takes_symbols) {
     const std::uint16_t inputs[] = {e.input(I)...};
-    const auto result = std::invoke(f, Symbol{e, inputs[I]}...);
+    const auto result = f(Symbol{e, inputs[I]}...);
     constexpr bool gives_symbol = std::is_same_v<std::remove_cv_t<decltype(result)>, Symbol>;
     static_assert(gives_symbol, "a functor given to rp::map must return the expression of its arguments (an rp::Symbol)");
     if constexpr (gives_symbol) e.outputs = {result.index()};
@@ -65,8 +72,8 @@ Tensor<T> unary(detail::ScalarOp op, Tensor<T> x, Location where) {
 }  // namespace detail
 
 // y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons,
-// && || !, numbers, and abs sign sqrt exp log tanh erf sin cos floor ceil relu min max pow fma select (without std::), and % for
-// integers. It is differentiable to any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
+// && || !, numbers, and abs sign sqrt exp log tanh erf sin cos floor ceil relu min max pow fma select (without std::), and % & | ^ ~ << >>
+// for integers. It is differentiable to any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
 //   auto y = rp::map([](auto a, auto b) { return a * exp(-b); }, x0, x1);
 template <class F, Element T, class... More>
 struct map : Tensor<T> {

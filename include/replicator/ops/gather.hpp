@@ -11,6 +11,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -32,15 +33,27 @@ inline void require_indices(const TensorType& indices) {
   if (indices.dtype != DType::int32 && indices.dtype != DType::int64)
     throw BuildError{"found indices of " + indices.text() + ": they must be int32 or int64"};
 }
+// What the program gave, where it did not give gather's own indices: see take_along_axis. There are as many indices. One that does
+// not exist becomes itself if it is negative, else the number of elements of `whole` + (itself - the extent).
+struct IndexOrigin {
+  std::string_view operation;
+  TensorType indices, whole;
+  std::int64_t axis = 0;
+
+  std::int64_t value(std::int64_t index) const { return index < 0 ? index : index - whole.shape.elements() + whole.shape[axis]; }
+};
+
 // Throws DataError for the index with number i, in row-major order, into an axis of `whole`.
-[[noreturn]] inline void refuse_index(const TensorType& indices, std::int64_t i, std::int64_t value, const TensorType& whole, std::int64_t axis) {
+[[noreturn]] inline void refuse_index(const TensorType& indices, std::int64_t i, std::int64_t value, const TensorType& whole, std::int64_t axis,
+                                      const std::optional<IndexOrigin>& origin, const std::string& what = {}) {
+  if (origin) refuse_index(origin->indices, i, origin->value(value), origin->whole, origin->axis, {}, std::string{origin->operation} + ": ");
   Shape place = indices.shape;
   std::int64_t rest = i;
   for (std::size_t a = place.rank(); a-- > 0;) {
     place[a] = rest % indices.shape[a];
     rest /= indices.shape[a];
   }
-  throw DataError{"the index " + std::to_string(value) + " at " + place.text() + " of the indices " + indices.text() +
+  throw DataError{what + "the index " + std::to_string(value) + " at " + place.text() + " of the indices " + indices.text() +
                   " lies outside of axis " + std::to_string(axis) + " of " + whole.text() +
                   ": indices count from 0 and must be below " + std::to_string(whole.shape[static_cast<std::size_t>(axis)])};
 }
@@ -57,10 +70,16 @@ inline Shape replace_axes(const Shape& x, std::size_t axis, std::size_t taken, s
 struct Gather {
   static constexpr std::string_view name = "gather";
   std::int64_t axis = 0;
+  std::optional<detail::IndexOrigin> origin = {};
 
   template <class V>
   void describe(V& v) const {
     v("axis", axis);
+    if (!origin) return;
+    v("of", origin->operation);
+    v("of_shape", origin->whole.shape);
+    v("of_axis", origin->axis);
+    v("of_indices", origin->indices.shape);
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     const Shape& x = inputs[0].shape;

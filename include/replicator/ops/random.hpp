@@ -6,9 +6,13 @@
 // The trace index is the node's place in its replica's trace. A block of four words makes four float32 or two float64. Element i
 // of the tensor, counted in row-major order, is value i % 4 of block i / 4. (For float64 it is value i % 2 of block i / 2.) It
 // does not matter where the element lies, or which device computes it.
+//
+// With a stream (see RandomOptions), 2^31 + stream stands in the place of the trace index. With of_replica, that replica stands in
+// the place of the one that draws.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -30,12 +34,29 @@ constexpr std::string_view name_of(Distribution distribution) {
   return distribution == Distribution::uniform ? "uniform" : "normal";
 }
 
+// Which numbers are drawn. By default they belong to the node: no other node, replica or step has the same ones.
+//
+// **All draws of one stream by one replica in one step are the same numbers**, wherever the step draws them, in every step function
+// and whatever the shapes (element i is element i). So give each tensor a stream of its own. Two dtypes or distributions of one
+// stream are made from the same bits. A replica can draw what another one draws, so evolution strategies need not send their noise:
+//   auto own = rp::normal(replica, {n}, 0.0f, 1.0f, {.stream = 1});                      // of this replica
+//   auto third = rp::normal(replica, {n}, 0.0f, 1.0f, {.stream = 1, .of_replica = 3});  // what replica 3 calls `own`
+// The numbers of a fixed replica are the same on all replicas. They may be assigned to a mirrored variable, and a device draws
+// them once for all its replicas.
+//
+// Drawing throws BuildError for a stream outside 0 to 2^31 - 1, a replica that does not exist, and of_replica without a stream.
+// Source: Salimans, Ho, Chen, Sidor, Sutskever, "Evolution strategies as a scalable alternative to reinforcement learning", 2017.
+struct RandomOptions {
+  std::optional<std::int64_t> stream = {};  // absent: the numbers belong to the node
+  std::optional<int> of_replica = {};       // absent: the replica that draws
+};
+
 struct Random {
   static constexpr std::string_view name = "random";
-  static constexpr bool varies = true;
   Distribution distribution = Distribution::uniform;
   TensorType type;
-  std::uint32_t trace_index = 0;
+  std::uint32_t trace_index = 0;  // or 2^31 + stream
+  std::int32_t of_replica = -1;   // -1: the replica that draws
 
   template <class V>
   void describe(V& v) const {
@@ -43,7 +64,9 @@ struct Random {
     v("dtype", type.dtype);
     v("shape", type.shape);
     v("trace_index", trace_index);
+    v("of_replica", of_replica);
   }
+  bool varies() const { return of_replica < 0; }
   std::vector<TensorType> infer_shape(std::span<const TensorType>) const {
     if (type.dtype != DType::float32 && type.dtype != DType::float64)
       throw BuildError{"asked for random " + type.text() + ": only float32 and float64 can be drawn"};
@@ -55,10 +78,31 @@ struct Random {
 };
 
 namespace detail {
+inline constexpr std::int64_t most_random_streams = std::int64_t{1} << 31;
+
 // For bfloat16 the numbers are float32. A result that is made of them is rounded when it is stored.
-inline AnyTensor random_node(Graph& graph, Distribution distribution, TensorType type, Location where) {
-  type.dtype = compute_type(type.dtype);
-  return compute(graph, Random{distribution, type, static_cast<std::uint32_t>(graph.nodes().size())}, {}, where);
+inline AnyTensor random_node(Graph& graph, Distribution distribution, TensorType type, const RandomOptions& options, Location where) {
+  const auto refuse = [&](const std::string& why) {
+    throw BuildError{"replica " + std::to_string(graph.replica()) + ": random numbers at " + where.text() + ": " + why};
+  };
+  Random random{distribution, type, static_cast<std::uint32_t>(graph.nodes().size())};
+  random.type.dtype = compute_type(type.dtype);
+  if (options.stream) {
+    if (*options.stream < 0 || *options.stream >= most_random_streams)
+      refuse("asked for the stream " + std::to_string(*options.stream) + ": streams have numbers from 0 to 2147483647");
+    random.trace_index = static_cast<std::uint32_t>(most_random_streams + *options.stream);
+  }
+  if (options.of_replica) {
+    random.of_replica = *options.of_replica;
+    if (random.of_replica < 0 || random.of_replica >= graph.replicas())
+      refuse("asked for those of replica " + std::to_string(random.of_replica) + ", but there are only the replicas 0 to " +
+             std::to_string(graph.replicas() - 1));
+    if (!options.stream)
+      refuse("asked for those of replica " + std::to_string(random.of_replica) +
+             " without a stream: name the numbers there and here, for example {.stream = 1} and {.stream = 1, .of_replica = " +
+             std::to_string(random.of_replica) + "}");
+  }
+  return compute(graph, random, {}, where);
 }
 // x * scale + shift
 inline AnyTensor scale_and_shift(AnyTensor x, double scale, double shift, DType result, Location where) {
@@ -73,17 +117,17 @@ inline AnyTensor scale_and_shift(AnyTensor x, double scale, double shift, DType 
 
 // Uniform in [low, high), new in every step and on every replica. Rounding may give `high` itself where `low` is not 0, and for bfloat16.
 template <FloatingElement T = float>
-Tensor<T> uniform(Graph& graph, const Shape& shape, T low = 0, T high = 1,
+Tensor<T> uniform(Graph& graph, const Shape& shape, T low = 0, T high = 1, const RandomOptions& options = {},
                   std::source_location where = std::source_location::current()) {
-  const AnyTensor u = detail::random_node(graph, Distribution::uniform, {dtype_of<T>, shape}, where);
+  const AnyTensor u = detail::random_node(graph, Distribution::uniform, {dtype_of<T>, shape}, options, where);
   return Tensor<T>{detail::scale_and_shift(u, high - low, low, dtype_of<T>, where)};
 }
 
 // Normal with this mean and standard deviation, new in every step and on every replica.
 template <FloatingElement T = float>
-Tensor<T> normal(Graph& graph, const Shape& shape, T mean = 0, T stddev = 1,
+Tensor<T> normal(Graph& graph, const Shape& shape, T mean = 0, T stddev = 1, const RandomOptions& options = {},
                  std::source_location where = std::source_location::current()) {
-  const AnyTensor z = detail::random_node(graph, Distribution::normal, {dtype_of<T>, shape}, where);
+  const AnyTensor z = detail::random_node(graph, Distribution::normal, {dtype_of<T>, shape}, options, where);
   return Tensor<T>{detail::scale_and_shift(z, stddev, mean, dtype_of<T>, where)};
 }
 
@@ -95,7 +139,7 @@ Tensor<T> dropout(Tensor<T> x, double rate, std::source_location where = std::so
     throw BuildError{"dropout at " + Location{where}.text() + ": asked for the rate " + detail::number_text(rate) +
                      ", which must be at least 0 and less than 1"};
   if (rate == 0) return x;
-  const AnyTensor u = detail::random_node(x.graph(), Distribution::uniform, x.any().type(), where);
+  const AnyTensor u = detail::random_node(x.graph(), Distribution::uniform, x.any().type(), {}, where);
   detail::Expression e;
   e.compute = detail::compute_type(dtype_of<T>);
   e.inputs = 2;

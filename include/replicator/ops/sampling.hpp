@@ -19,8 +19,9 @@ namespace replicator {
 
 // -log(-log(u)) with u uniform: standard Gumbel noise, from -3 (float32) to 17.
 template <FloatingElement T = float>
-Tensor<T> gumbel(Graph& graph, const Shape& shape, std::source_location where = std::source_location::current()) {
-  const AnyTensor u = detail::random_node(graph, Distribution::uniform, {dtype_of<T>, shape}, where);
+Tensor<T> gumbel(Graph& graph, const Shape& shape, const RandomOptions& options = {},
+                 std::source_location where = std::source_location::current()) {
+  const AnyTensor u = detail::random_node(graph, Distribution::uniform, {dtype_of<T>, shape}, options, where);
   // u is a multiple of 2^-24 or 2^-53. The 0 stands for all numbers up to the next multiple, so it is replaced by their middle.
   const double least = dtype_of<T> == DType::float64 ? 0x1p-54 : 0x1p-25;
   return Tensor<T>{detail::map_at(
@@ -34,7 +35,7 @@ template <FloatingElement T>
 Tensor<std::int32_t> categorical(Tensor<T> logits, std::int64_t axis = -1,
                                  std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bfloat16>) return categorical(cast<float>(logits, where), axis, where);
-  const AnyTensor noise = gumbel<T>(logits.graph(), logits.shape(), where);
+  const AnyTensor noise = gumbel<T>(logits.graph(), logits.shape(), {}, where);
   const Tensor<T> perturbed{apply(detail::ScalarOp::add, {logits.any(), noise}, where)};
   return argmax(perturbed, axis, where);
 }
@@ -43,22 +44,24 @@ Tensor<std::int32_t> categorical(Tensor<T> logits, std::int64_t axis = -1,
 // between them.
 template <std::integral I = std::int32_t>
 requires(std::same_as<I, std::int32_t> || std::same_as<I, std::int64_t>) Tensor<I> randint(
-    Graph& graph, const Shape& shape, I low, I high, std::source_location where = std::source_location::current()) {
+    Graph& graph, const Shape& shape, I low, I high, const RandomOptions& options = {},
+    std::source_location where = std::source_location::current()) {
   const auto numbers = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   if (low >= high || numbers > std::uint64_t{1} << 53)
     throw BuildError{"randint at " + Location{where}.text() + ": asked for numbers from " + std::to_string(low) + " to before " + std::to_string(high) +
                      ": there must be at least one, and at most 2^53"};
   const auto n = static_cast<double>(numbers);
-  const AnyTensor u = detail::random_node(graph, Distribution::uniform, {DType::float64, shape}, where);
+  const AnyTensor u = detail::random_node(graph, Distribution::uniform, {DType::float64, shape}, options, where);
   const Tensor<double> steps{detail::map_at(
       graph, DType::float64, where, [n](Symbol v) { return min(floor(v * n), n - 1); }, u)};
   return Tensor<I>{apply(detail::ScalarOp::add, cast<I>(steps, where), low, where)};
 }
 
 // The numbers 0 to n - 1 in a random order. It sorts random float64 numbers. Two of them are equal so rarely that no order is likelier than another.
-inline Tensor<std::int32_t> permutation(Graph& graph, std::int32_t n, std::source_location where = std::source_location::current()) {
+inline Tensor<std::int32_t> permutation(Graph& graph, std::int32_t n, const RandomOptions& options = {},
+                                        std::source_location where = std::source_location::current()) {
   if (n < 1) throw BuildError{"permutation at " + Location{where}.text() + ": asked for " + std::to_string(n) + " numbers: ask for at least one"};
-  return top_k(uniform<double>(graph, {n}, 0, 1, where), n, -1, where).indices;
+  return top_k(uniform<double>(graph, {n}, 0, 1, options, where), n, -1, where).indices;
 }
 
 struct GumbelSoftmaxOptions {
@@ -80,7 +83,7 @@ Tensor<T> gumbel_softmax(Tensor<T> logits, const GumbelSoftmaxOptions& options =
   Graph& graph = logits.graph();
   const Tensor<T> perturbed{detail::map_at(
       graph, dtype_of<T>, where, [&](Symbol x, Symbol g) { return (x + g) / options.temperature; }, logits,
-      gumbel<T>(graph, logits.shape(), where))};
+      gumbel<T>(graph, logits.shape(), {}, where))};
   const Tensor<T> soft = softmax(perturbed, options.axis, where);
   if (!options.hard) return soft;
 

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/number_text.hpp>
 #include <replicator/data/deal.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/replicate/engine.hpp>
@@ -128,17 +130,31 @@ class Replicator {
   void set(const std::string& name, const AnyArray& value, std::source_location where = std::source_location::current()) {
     detail::at_line("set", where, [&] { engine_->set(name, value, where); });
   }
-  // The same for a variable of one element: repl.set("learning_rate", 0.01). The number is converted to its type.
+  // The same for a variable of one element: repl.set("learning_rate", 0.01). The number is converted to its type. Throws
+  // BuildError too if it does not fit: floating types round, and an integer takes whole numbers within its bounds.
   void set(const std::string& name, Number value, std::source_location where = std::source_location::current()) {
     detail::at_line("set", where, [&] {
       require_one_element(name);
       AnyArray array{engine_->declaration(name).type};
-      visit_dtype(array.dtype(), [&]<class T>() { array.as<T>()[0] = value.as<T>(); });
+      visit_dtype(array.dtype(), [&]<class T>() {
+        if (!value.fits<T>()) refuse_number<T>(value, engine_->declaration(name));
+        array.as<T>()[0] = value.as<T>();
+      });
       engine_->set(name, array, where);
     });
   }
 
  private:
+  template <Element T>
+  [[noreturn]] static void refuse_number(Number value, const VariableDeclaration& declared) {
+    std::string instead = "a number that " + std::string{name_of(dtype_of<T>)} + " can hold";
+    if constexpr (std::is_same_v<T, bool>) instead = "0 or 1";
+    else if constexpr (std::is_integral_v<T>)
+      instead = "a whole number from " + std::to_string(std::numeric_limits<T>::min()) + " to " + std::to_string(std::numeric_limits<T>::max());
+    const bool whole = value.fits<std::int64_t>();
+    throw BuildError{"the number " + (whole ? std::to_string(value.whole()) : detail::number_text(value.real())) + " does not fit into the variable \"" +
+                     declared.name + "\", which is " + declared.type.text() + " (declared at " + declared.where.text() + "): give " + instead};
+  }
   void require_one_element(const std::string& name) const {
     const auto& declared = engine_->declaration(name);
     if (declared.type.shape.elements() != 1)
@@ -176,12 +192,19 @@ class Replicator {
       using Plain = std::remove_cvref_t<Result>;
       if constexpr (detail::require_results<Plain>()) {
         const int ordinal = engine_->next_ordinal(options.checkpointed);
-        detail::Trace trace = [step_fn = std::move(step_fn)](ReplicaContext& context, const std::vector<AnyTensor>& x) mutable {
+        detail::Trace trace = [step_fn = std::move(step_fn), where](ReplicaContext& context, const std::vector<AnyTensor>& x) mutable {
           Graph& graph = context.graph();
-          if constexpr (std::is_void_v<Plain>) Types::call(step_fn, context, x);
+          const auto call = [&] {
+            try {
+              return Types::call(step_fn, context, x);
+            } catch (const detail::GraphIsGone& error) {
+              throw BuildError{"the step_fn given to replicate at " + where.text() + ": " + error.what()};
+            }
+          };
+          if constexpr (std::is_void_v<Plain>) call();
           else
-            for (const auto& tensor : detail::StepResult<Plain>::tensors(Types::call(step_fn, context, x))) {
-              if (!tensor.in(graph)) Graph::refuse_foreign("replica " + std::to_string(graph.replica()) + ": what step_fn returns");
+            for (const auto& tensor : detail::StepResult<Plain>::tensors(call())) {
+              if (!tensor.in(graph)) Graph::refuse_foreign("replica " + std::to_string(graph.replica()) + ": what step_fn returns", tensor);
               graph.results().push_back(tensor.value());
             }
           graph.set_complete();

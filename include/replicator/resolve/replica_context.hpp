@@ -38,8 +38,8 @@ class ReplicaContext {
   Variable<T> variable(std::string_view name, Shape shape, Initializer initializer, VariableOptions options = {},
                        std::source_location where = std::source_location::current()) {
     const VariableKind kind = graph_->local_variables() ? VariableKind::replica_local : options.kind;
-    const bool trainable = options.trainable && options.kind == VariableKind::mirrored && is_floating(dtype_of<T>);
-    return {*graph_, graph_->declare({graph_->scope() + std::string{name}, {dtype_of<T>, shape}, kind, trainable, std::move(initializer), where})};
+    const bool wanted = options.trainable && is_floating(dtype_of<T>), trainable = wanted && options.kind == VariableKind::mirrored;
+    return {*graph_, graph_->declare({graph_->scope() + std::string{name}, {dtype_of<T>, shape}, kind, trainable, std::move(initializer), where, -1, wanted && !trainable})};
   }
 
   // The trainable variables of element type T that this step has read so far, in the order of declaration. With a

@@ -23,7 +23,7 @@ class Variable {
   // Throws BuildError if the shape differs. A mirrored variable must be assigned a value that is the same on all
   // replicas.
   void assign(Tensor<T> value, std::source_location where = std::source_location::current()) const {
-    if (!value.any().in(graph_)) Graph::refuse_foreign("the assignment to \"" + name() + "\" at " + Location{where}.text());
+    if (!value.any().in(graph_)) Graph::refuse_foreign("the assignment to \"" + name() + "\" at " + Location{where}.text(), value);
     graph_->assign(index_, value.any().value(), where);
   }
   const std::string& name() const { return declaration().name; }

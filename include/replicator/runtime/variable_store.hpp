@@ -23,6 +23,7 @@
 #include <replicator/core/hash.hpp>
 #include <replicator/core/nearest_word.hpp>
 #include <replicator/cpu/draw.hpp>
+#include <replicator/cpu/draw_orthogonal.hpp>
 #include <replicator/devices/pages.hpp>
 #include <replicator/graph/variable.hpp>
 #include <replicator/runtime/host_memory.hpp>
@@ -70,6 +71,10 @@ AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, 
     switch (initializer.kind) {
       case Initializer::Kind::uniform: return cpu::draw_uniform(values, seed, stream, substream, initializer.a.real(), initializer.b);
       case Initializer::Kind::normal: return cpu::draw_normal(values, seed, stream, substream, initializer.a.real(), initializer.b);
+      case Initializer::Kind::truncated_normal:
+        return cpu::draw_truncated_normal(values, seed, stream, substream, initializer.a.real(), initializer.b);
+      case Initializer::Kind::orthogonal:
+        return cpu::draw_orthogonal(values, static_cast<std::size_t>(variable.type.shape[0]), seed, stream, substream, initializer.a.real());
       default:
         if (!detail::is_zero(initializer)) std::fill(values.begin(), values.end(), initializer.a.as<T>());
     }

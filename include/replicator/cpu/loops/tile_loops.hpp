@@ -125,6 +125,19 @@ inline T integer_power(T base, T exponent) {
   return result;
 }
 
+// A shift by a negative number, or by all bits and more, leaves none of them.
+template <class T>
+[[gnu::always_inline]] inline T shifted_left(T a, T b) {
+  constexpr T last = 8 * sizeof(T) - 1;
+  const auto moved = static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) << (b & last));
+  return (b & last) == b ? moved : T(0);
+}
+template <class T>
+[[gnu::always_inline]] inline T shifted_right(T a, T b) {
+  constexpr T last = 8 * sizeof(T) - 1;
+  return static_cast<T>(a >> ((b & last) == b ? b : last));
+}
+
 template <ScalarOp op, class T>
 [[gnu::always_inline]] inline T apply_unary(T a) {
   namespace vm = vector_math;
@@ -173,6 +186,11 @@ template <ScalarOp op, class T>
   else if constexpr (op == ScalarOp::less) return a < b ? T(1) : T(0);
   else if constexpr (op == ScalarOp::less_equal) return a <= b ? T(1) : T(0);
   else if constexpr (op == ScalarOp::equal) return a == b ? T(1) : T(0);
+  else if constexpr (op == ScalarOp::bit_and) return a & b;
+  else if constexpr (op == ScalarOp::bit_or) return a | b;
+  else if constexpr (op == ScalarOp::bit_exclusive_or) return a ^ b;
+  else if constexpr (op == ScalarOp::shift_left) return shifted_left(a, b);
+  else if constexpr (op == ScalarOp::shift_right) return shifted_right(a, b);
   else if constexpr (op == ScalarOp::logical_and) return ((a != 0) & (b != 0)) ? T(1) : T(0);
   else {
     static_assert(op == ScalarOp::logical_or);
@@ -310,7 +328,7 @@ template <std::size_t index, class T, InstructionLevel level>
 constexpr TileLoop tile_loop_of() {
   constexpr auto op = static_cast<ScalarOp>(index);
   constexpr bool pair = index >= static_cast<std::size_t>(TileOp::first_pair);
-  if constexpr (op <= ScalarOp::constant || (std::is_integral_v<T> && needs_floating(op)) || (pair && !std::is_same_v<T, float>))
+  if constexpr (op <= ScalarOp::constant || (std::is_integral_v<T> ? needs_floating(op) : needs_integers(op)) || (pair && !std::is_same_v<T, float>))
     return nullptr;
   else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx512) return loop_square_root_avx512;
   else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx2) return loop_square_root_avx2;

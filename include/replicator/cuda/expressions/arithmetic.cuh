@@ -45,6 +45,11 @@ __device__ T apply(ScalarOp op, T a, T b, T c) {
     case ScalarOp::equal: return equal(a, b);
     case ScalarOp::logical_and: return logical_and(a, b);
     case ScalarOp::logical_or: return logical_or(a, b);
+    case ScalarOp::bit_and: return bit_and(a, b);
+    case ScalarOp::bit_or: return bit_or(a, b);
+    case ScalarOp::bit_exclusive_or: return bit_exclusive_or(a, b);
+    case ScalarOp::shift_left: return shift_left(a, b);
+    case ScalarOp::shift_right: return shift_right(a, b);
     case ScalarOp::select: return select(a, b, c);
     case ScalarOp::multiply_add: return fused_multiply_add(a, b, c);
     default: return a;  // inputs and constants are not arithmetic

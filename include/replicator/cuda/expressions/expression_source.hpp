@@ -45,8 +45,8 @@ namespace detail {
 constexpr std::string_view device_function(ScalarOp op) {
   constexpr std::string_view names[] = {"", "", "negate", "absolute", "sign", "square_root", "exponential", "logarithm", "hyperbolic_tangent", "error_function",
                                         "sine", "cosine", "rounded_down", "rectify", "logical_not", "plus", "minus", "times", "quotient",
-                                        "minimum", "maximum", "power", "less", "less_equal", "equal", "logical_and", "logical_or", "select",
-                                        "fused_multiply_add"};
+                                        "minimum", "maximum", "power", "less", "less_equal", "equal", "logical_and", "logical_or", "bit_and", "bit_or",
+                                        "bit_exclusive_or", "shift_left", "shift_right", "select", "fused_multiply_add"};
   return names[static_cast<std::size_t>(op)];
 }
 

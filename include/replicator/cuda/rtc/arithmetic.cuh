@@ -192,6 +192,41 @@ template <class T>
 __device__ T logical_or(T a, T b) {
   return a != 0 || b != 0 ? T(1) : T(0);
 }
+// Only integers have these functions. The host refuses floating types before. A shift by a negative number, or by all bits and
+// more, leaves none of them.
+template <class T>
+__device__ T bit_and(T a, T b) {
+  if constexpr (is_real<T>) return a;
+  else return a & b;
+}
+template <class T>
+__device__ T bit_or(T a, T b) {
+  if constexpr (is_real<T>) return a;
+  else return a | b;
+}
+template <class T>
+__device__ T bit_exclusive_or(T a, T b) {
+  if constexpr (is_real<T>) return a;
+  else return a ^ b;
+}
+template <class T>
+__device__ T shift_left(T a, T b) {
+  if constexpr (is_real<T>) {
+    return a;
+  } else {
+    constexpr T last = 8 * sizeof(T) - 1;
+    return (b & last) == b ? static_cast<T>(static_cast<Unsigned<T>>(a) << (b & last)) : T(0);
+  }
+}
+template <class T>
+__device__ T shift_right(T a, T b) {
+  if constexpr (is_real<T>) {
+    return a;
+  } else {
+    constexpr T last = 8 * sizeof(T) - 1;
+    return static_cast<T>(a >> ((b & last) == b ? b : last));
+  }
+}
 template <class T>
 __device__ T select(T condition, T yes, T no) {
   return condition != 0 ? yes : no;

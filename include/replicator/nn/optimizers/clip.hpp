@@ -59,8 +59,8 @@ class Clipped : public Minimizes<Clipped<Optimizer>> {
 
 // nn::clipped(nn::adamw({.learning_rate = 3e-4}), 1.0).minimize(replica, loss);
 template <class Optimizer>
-Clipped<Optimizer> clipped(Optimizer optimizer, double most) {
-  return {std::move(optimizer), most};
+Clipped<Optimizer> clipped(Optimizer optimizer, double most, std::source_location where = std::source_location::current()) {
+  return replicator::detail::at_line("optimizer", where, [&] { return Clipped<Optimizer>{std::move(optimizer), most}; });
 }
 
 }  // namespace replicator::nn

@@ -19,6 +19,12 @@ namespace replicator::nn {
 
 // Makes an optimizer train the variables of each replica by that replica's own gradients. Nothing is communicated. The
 // variables must be replica-local: see ReplicaContext::local_variables.
+//
+// Batch norm needs no more: its weight and bias become replica-local too and are trained like the others. Its running statistics
+// always are replica-local, and each replica follows its own batches. So replicas normalise differently between two averages, and a
+// prediction uses the statistics of the replica that makes it. nn::average_over_replicas averages weights and statistics alike. The
+// mean of the variances leaves out how far the replicas' means lie apart. {.across_replicas = true} normalises a training batch by
+// the moments over all replicas, and costs an all-reduce in each layer and step.
 template <class Optimizer>
 class Local {
  public:
@@ -38,6 +44,7 @@ class Local {
                 std::source_location where = std::source_location::current()) const {
     require_variables(replica, variables, "minimize", where);
     for (const auto& variable : variables) require_local(replica, variable.index(), where);
+    detail::note_minimised(replica, variables, where);
     inner_.apply_gradients(replica, variables, variable_gradients(loss, variables, where), where);
   }
 

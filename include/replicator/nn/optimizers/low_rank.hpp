@@ -62,7 +62,9 @@ class LowRank {
 };
 
 // nn::wrap_optimizer(nn::sgd({.learning_rate = 0.1}), nn::low_rank({.rank = 4})).minimize(replica, loss);
-inline LowRank low_rank(LowRankOptions options = {}) { return LowRank{options}; }
+inline LowRank low_rank(LowRankOptions options = {}, std::source_location where = std::source_location::current()) {
+  return replicator::detail::at_line("optimizer", where, [&] { return LowRank{options}; });
+}
 
 namespace detail {
 

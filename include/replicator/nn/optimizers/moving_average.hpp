@@ -76,8 +76,8 @@ class Averaged : public Minimizes<Averaged<Optimizer>> {
 
 // nn::averaged(nn::sgd({.learning_rate = 0.1}), 0.999).minimize(replica, loss);
 template <class Optimizer>
-Averaged<Optimizer> averaged(Optimizer optimizer, double decay) {
-  return {std::move(optimizer), decay};
+Averaged<Optimizer> averaged(Optimizer optimizer, double decay, std::source_location where = std::source_location::current()) {
+  return replicator::detail::at_line("optimizer", where, [&] { return Averaged<Optimizer>{std::move(optimizer), decay}; });
 }
 
 // For a step function that evaluates. While the result lives, a trainable variable that the step has not read before is

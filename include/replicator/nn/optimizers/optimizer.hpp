@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <cstdio>
 #include <numeric>
 #include <optional>
 #include <source_location>
@@ -176,6 +177,42 @@ void require_trainable(const ReplicaContext& replica, const std::vector<Variable
                        ": only mirrored variables can be trained on all replicas; declare it without VariableKind::replica_local, or train it by nn::local(optimizer) on each replica alone"};
 }
 
+namespace detail {
+
+// A line on stderr, of replica 0 alone, if another minimize of this step has updated one of the variables.
+template <FloatingElement T>
+void note_minimised(ReplicaContext& replica, const std::vector<Variable<T>>& variables, Location where) {
+  std::size_t again = 0;
+  std::string first, before;
+  for (const auto& variable : variables) {
+    auto& line = replica.graph().minimised(variable.index());
+    if (line && line->text() != where.text() && again++ == 0) first = variable.name(), before = line->text();
+    line = where;
+  }
+  if (again == 0 || replica.id() != 0) return;
+  const std::string others = again == 1 ? "" : " and " + std::to_string(again - 1) + " other variable(s)";
+  std::fprintf(stderr,
+               "replicator: minimize at %s updates \"%s\"%s, which minimize at %s has updated in the same step. Add the losses, or give each minimize "
+               "the variables of its loss, for example replica.trainable_variables<float>(\"generator\")\n",
+               where.text().c_str(), first.c_str(), others.c_str(), before.c_str());
+}
+
+// A line on stderr, of replica 0 alone, for each replica-local variable that the loss is computed from and minimize leaves out.
+inline void warn_of_left_out(Graph& graph, AnyTensor loss, Location where) {
+  if (graph.replica() != 0) return;
+  for (std::uint32_t i = 0; i < graph.variables().size(); ++i) {
+    const VariableDeclaration& declared = graph.variables()[i];
+    const AnyTensor start = declared.left_out ? graph.start_value(i) : AnyTensor{};
+    if (!start || !replicator::detail::dependent_nodes(loss, {&start, 1}, where).back()) continue;
+    std::fprintf(stderr,
+                 "replicator: the loss minimised at %s is computed from \"%s\", which is replica-local (declared at %s), so minimize leaves it as it is. "
+                 "Train it by nn::local(optimizer), declared while replica.local_variables() lives; or declare it with {.trainable = false} if this is meant\n",
+                 where.text().c_str(), declared.name.c_str(), declared.where.text().c_str());
+  }
+}
+
+}  // namespace detail
+
 // Makes an optimizer for a single replica work on all of them: it averages the gradients over the replicas first.
 // `Moves` is the format in which they move: Wire, or LowRank (nn/optimizers/low_rank.hpp), as for mean_over_replicas.
 // Source: Buchlovsky et al., "TF-Replicator", 2019, section 3.3.
@@ -194,16 +231,19 @@ class AveragingOptimizer {
 
   // Takes one step towards a smaller mean of the losses. Updates the given variables; by default, every trainable
   // variable of the loss's element type that this step has read.
-  // Throws BuildError without a variable, if one is not mirrored, or if the loss is not one number.
+  // Throws BuildError without a variable, if one is not mirrored, or if the loss is not one number. Warns on stderr if another
+  // minimize of this step has updated one of them, and by default of replica-local variables that it leaves out.
   template <FloatingElement T>
   void minimize(ReplicaContext& replica, Tensor<T> loss,
                 std::source_location where = std::source_location::current()) const {
+    detail::warn_of_left_out(replica, loss, where);
     minimize(replica, loss, replica.trainable_variables<T>(), where);
   }
   template <FloatingElement T>
   void minimize(ReplicaContext& replica, Tensor<T> loss, const std::vector<Variable<T>>& variables,
                 std::source_location where = std::source_location::current()) const {
     require_trainable(replica, variables, "minimize", where);
+    detail::note_minimised(replica, variables, where);
     apply_gradients(replica, variables, variable_gradients(loss, variables, where), where);
   }
 

@@ -96,16 +96,18 @@ inline void require_steps(const char* what, std::int64_t steps, std::int64_t lea
 }  // namespace detail
 
 // Rises linearly to `rate` over the first `steps` steps, beginning with 1/steps of it; then follows `rate`.
-inline Rate linear_warmup(const Rate& rate, std::int64_t steps) {
-  detail::require_steps("linear_warmup", steps, 1);
+inline Rate linear_warmup(const Rate& rate, std::int64_t steps, std::source_location where = std::source_location::current()) {
+  replicator::detail::at_line("rate", where, [&] { detail::require_steps("linear_warmup", steps, 1); });
   return rate.then([n = static_cast<double>(steps)](Symbol later, Symbol step) { return later * min((step + 1) / n, 1.0); });
 }
 
 // `rate`, multiplied by `factor` after every `every` steps.
-inline Rate step_decay(double rate, double factor, std::int64_t every) {
-  detail::require_not_negative("step_decay", "rate", rate);
-  detail::require_not_negative("step_decay", "factor", factor);
-  detail::require_steps("step_decay", every, 1);
+inline Rate step_decay(double rate, double factor, std::int64_t every, std::source_location where = std::source_location::current()) {
+  replicator::detail::at_line("rate", where, [&] {
+    detail::require_not_negative("step_decay", "rate", rate);
+    detail::require_not_negative("step_decay", "factor", factor);
+    detail::require_steps("step_decay", every, 1);
+  });
   return [=](Symbol step) {
     const Symbol times = floor(step / static_cast<double>(every));
     return rate * pow(step.number(factor), times);
@@ -115,11 +117,14 @@ inline Rate step_decay(double rate, double factor, std::int64_t every) {
 // Rises linearly to `peak` over `warmup` steps, then falls along half a cosine to `final` at step `total`, and stays
 // there.
 // Source: Loshchilov and Hutter, "SGDR", 2017; Goyal et al., "Accurate, large minibatch SGD", 2017.
-inline Rate warmup_cosine(double peak, std::int64_t warmup, std::int64_t total, double final = 0) {
-  detail::require_not_negative("warmup_cosine", "peak", peak);
-  detail::require_not_negative("warmup_cosine", "final", final);
-  detail::require_steps("warmup_cosine (warmup)", warmup, 0);
-  detail::require_steps("warmup_cosine (total)", total, warmup + 1);
+inline Rate warmup_cosine(double peak, std::int64_t warmup, std::int64_t total, double final = 0,
+                          std::source_location where = std::source_location::current()) {
+  replicator::detail::at_line("rate", where, [&] {
+    detail::require_not_negative("warmup_cosine", "peak", peak);
+    detail::require_not_negative("warmup_cosine", "final", final);
+    detail::require_steps("warmup_cosine (warmup)", warmup, 0);
+    detail::require_steps("warmup_cosine (total)", total, warmup + 1);
+  });
   return [=](Symbol step) {
     const auto w = static_cast<double>(warmup);
     constexpr double pi = 3.14159265358979323846;

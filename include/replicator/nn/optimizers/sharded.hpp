@@ -43,6 +43,7 @@ class Sharded {
   void minimize(ReplicaContext& replica, Tensor<T> loss, const std::vector<Variable<T>>& variables,
                 std::source_location where = std::source_location::current()) const {
     require_trainable(replica, variables, "minimize", where);
+    detail::note_minimised(replica, variables, where);
     auto all = trained(variables, variable_gradients(loss, variables, where), where);
     for (const auto i : detail::order_of_making(all)) all[i] = averaged(replica, all[i], where);
     inner_.update_elements(replica, all, replicator::detail::compute_type(dtype_of<T>), where);

@@ -74,7 +74,7 @@ Tensor<T> triu(Tensor<T> x, std::int32_t diagonal = 0, std::source_location wher
 
 // x [A.., n, B..], indices [A.., k, B..] -> [A.., k, B..]: y[a, i, b] = x[a, indices[a, i, b], b] along an axis (-1: the last).
 // PyTorch's gather, and NumPy's take_along_axis. Throws BuildError where another extent differs. An index outside of [0, n)
-// throws DataError in the step.
+// throws DataError in the step, which names it.
 template <Element T, IndexElement I>
 Tensor<T> take_along_axis(Tensor<T> x, Tensor<I> indices, std::int64_t axis, std::source_location where = std::source_location::current()) {
   const auto at = detail::at_line("take_along_axis", where, [&] {
@@ -86,12 +86,15 @@ Tensor<T> take_along_axis(Tensor<T> x, Tensor<I> indices, std::int64_t axis, std
                        std::to_string(from_front) + " must be equal"};
     return static_cast<std::size_t>(from_front);
   });
-  // Places among all elements. One that does not exist becomes -1, which gather refuses.
+  // Places among all elements. For one that does not exist gather refuses what stands in its place.
   const Tensor<std::int64_t> places{detail::places_in_memory(indices, x.shape(), at, where)};
-  const auto n = static_cast<I>(x.shape()[at]);
-  const Tensor<bool> exists{replicator::reshape((indices >= I{0} && indices < n).any(), places.shape(), Location{where})};
-  const Tensor<T> flat{replicator::reshape(x.any(), Shape{x.shape().elements()}, Location{where})};
-  return Tensor<T>{replicator::reshape(gather(flat, select(exists, places, std::int64_t{-1}, where), 0, where).any(), indices.shape(), Location{where})};
+  const std::int64_t n = x.shape()[at], elements = x.shape().elements();
+  const Tensor<std::int64_t> given{replicator::reshape(cast<std::int64_t>(indices, where).any(), places.shape(), Location{where})};
+  const Tensor<std::int64_t> checked{detail::map_at(
+      x.graph(), DType::int64, where, [&](Symbol i, Symbol place) { return select(i < 0, i, select(i < n, place, i + (elements - n))); }, given, places)};
+  const Tensor<T> flat{replicator::reshape(x.any(), Shape{elements}, Location{where})};
+  const Gather taken{0, detail::IndexOrigin{"take_along_axis", indices.any().type(), x.any().type(), static_cast<std::int64_t>(at)}};
+  return Tensor<T>{replicator::reshape(compute(x.graph(), taken, {flat, checked}, where), indices.shape(), Location{where})};
 }
 
 }  // namespace replicator
