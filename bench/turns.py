@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same as turns.hpp, for programs in Python."""
+"""The same as turns.hpp, for programs in Python, and what runs such programs."""
+import os
+import re
+import subprocess
 import sys
 
 # The environment in which PyTorch's allocator keeps its pages, huge ones if possible.
@@ -15,3 +18,32 @@ def take_turns(turns, measure):
     for _ in sys.stdin:
         measure()
         print("ready", flush=True)
+
+
+class Rival:
+    """A program that measures in its turn, and prints microseconds and MiB."""
+
+    def __init__(self, command, threads, environment):
+        self.process = subprocess.Popen([*map(str, command), "--turns", "yes"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, **environment, "OMP_NUM_THREADS": str(threads)})
+        self.wait()
+
+    def wait(self):
+        """The line before "ready"."""
+        last = ""
+        for line in self.process.stdout:
+            if line.strip() == "ready":
+                return last
+            last = line
+        sys.exit(f"{' '.join(map(str, self.process.args))} ended with {self.process.wait()}")
+
+    def measure(self):
+        """Microseconds of a step, and MiB."""
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        line = self.wait()
+        return [float(number) for number in re.match(r"([\d.]+) us/step, at most (\d+) MiB", line).groups()]
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()

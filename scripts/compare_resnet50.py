@@ -23,6 +23,9 @@ from safetensors.numpy import load_file, save_file
 from torch import nn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+from hashed import hashed  # noqa: E402
+
 BLOCKS = {18: (False, (2, 2, 2, 2)), 34: (False, (3, 4, 6, 3)), 50: (True, (3, 4, 6, 3)),
           101: (True, (3, 4, 23, 3)), 152: (True, (3, 8, 36, 3))}
 
@@ -74,18 +77,6 @@ class ResNet(nn.Module):
         for stage in range(1, 5):
             x = getattr(self, f"layer{stage}")(x)
         return self.fc(x.mean((2, 3)))
-
-
-def hashed(count, salt):
-    """Numbers in [-0.5, 0.5) that are easy to reproduce in any language: the finaliser of MurmurHash3 over (salt, index)."""
-    with np.errstate(over="ignore"):
-        h = np.arange(count, dtype=np.uint32) + np.uint32(salt) * np.uint32(0x9E3779B9)
-        h ^= h >> np.uint32(16)
-        h *= np.uint32(0x85EBCA6B)
-        h ^= h >> np.uint32(13)
-        h *= np.uint32(0xC2B2AE35)
-        h ^= h >> np.uint32(16)
-    return (h >> np.uint32(8)).astype(np.float32) * np.float32(2.0 ** -24) - np.float32(0.5)
 
 
 def hashed_weights(model, seed):

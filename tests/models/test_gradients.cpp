@@ -16,20 +16,15 @@
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/replicator.hpp>
 
+#include "../../bench/hashed.hpp"
+
 namespace test_gradients {
 
 namespace rp = replicator;
 
 namespace {
 
-// The same numbers as `hashed` in the script.
-float hashed(std::uint32_t index, std::uint32_t salt) {
-  std::uint32_t h = index + salt * 0x9E3779B9u;
-  h = (h ^ (h >> 16)) * 0x85EBCA6Bu;
-  h = (h ^ (h >> 13)) * 0xC2B2AE35u;
-  h ^= h >> 16;
-  return static_cast<float>(h >> 8) * 0x1p-24f - 0.5f;
-}
+using bench::hashed;
 
 // The same weights as `hashed_weights` in the script; `salt` is the parameter's number + 10000 seed.
 rp::Array<float> weight(const std::string& name, const rp::Shape& shape, std::uint32_t salt) {

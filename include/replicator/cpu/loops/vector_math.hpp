@@ -40,7 +40,7 @@ template <class T>
 // n ln2 is subtracted in two parts, of which the first one is exact (Cody and Waite, "Software manual for the elementary functions",
 // 1980). A denormal result is computed 2^64 times too large, so that it is rounded once.
 [[gnu::always_inline]] inline float exp(float x) {
-  const float above = -104.0f < x ? x : -104.0f;  // from here on downwards the result is 0
+  const float above = choose(-104.0f < x, x, -104.0f);  // from here on downwards the result is 0
   const float shifted = above * 1.44269504088896338700f + rounder<float>;
   const float n = shifted - rounder<float>;
   const float r = (above - n * 0.693359375f) - n * -2.12194440e-4f;
