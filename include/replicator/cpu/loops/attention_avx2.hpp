@@ -21,8 +21,8 @@ namespace avx2 {
 
 // As for AVX-512: exp(x) for x <= 0. The power of two is applied in two steps, of which only the second one rounds.
 [[REPLICATOR_AVX2_FMA, gnu::always_inline]] inline __m256 exp_of_negative(__m256 x) {
-  const __m256 clamped = _mm256_max_ps(_mm256_set1_ps(-120.0f), x);   // gives x where it is NaN
-  const __m256 rounder = _mm256_set1_ps(12582912.0f);                 // 1.5 * 2^23: the sum is rounded to an integer
+  const __m256 clamped = _mm256_max_ps(_mm256_set1_ps(-120.0f), x);  // gives x where it is NaN
+  const __m256 rounder = _mm256_set1_ps(12582912.0f);                // 1.5 * 2^23: the sum is rounded to an integer
   const __m256 n = _mm256_sub_ps(_mm256_fmadd_ps(clamped, _mm256_set1_ps(1.44269504088896341f), rounder), rounder);
   const __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), clamped));
   __m256 p = _mm256_set1_ps(1.9875691500e-4f);

@@ -19,7 +19,7 @@ namespace avx512 {
 // Source of the polynomial: Cephes, expf (Moshier).
 [[REPLICATOR_AVX512, gnu::always_inline]] inline __m512 exp_of_negative(__m512 x) {
   const __m512 clamped = _mm512_maskz_max_ps(detail::all_lanes, _mm512_set1_ps(-120.0f), x);  // gives x where it is NaN
-  const __m512 rounder = _mm512_set1_ps(12582912.0f);                                 // 1.5 * 2^23: the sum is rounded to an integer
+  const __m512 rounder = _mm512_set1_ps(12582912.0f);                                         // 1.5 * 2^23: the sum is rounded to an integer
   const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(clamped, _mm512_set1_ps(1.44269504088896341f), rounder), rounder);
   const __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), clamped));
   __m512 p = _mm512_set1_ps(1.9875691500e-4f);
