@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of the weights of a depthwise convolution in float32, on AVX-512. For windows above 3 x 3 oneDNN 2.6 has a plain
-// matrix product only, which takes ten times as long. Sixteen channels are one vector.
+// The gradient of the weights of a depthwise convolution in float32, on AVX-512 and AVX2. For windows above 3 x 3 oneDNN 2.6 has a
+// plain matrix product only, which takes ten times as long. Sixteen channels are one vector, or two.
 //
 // Each weight is a sum over the pixels of an image in order, by fused multiply-add, and then over the images in order. Threads
-// share the channels and the rows of the window, so their number changes no bit.
+// share the channels and the rows of the window, so their number changes no bit, and neither does the length of vectors.
 #pragma once
 
 #include <algorithm>
@@ -45,12 +45,37 @@ template <int taps>
   const __m512 all[] = {a, b, c, d, e, f, g, h};
   for (int i = 0; i < taps; ++i) sums[i] = reinterpret_cast<FloatLanes>(all[i]);
 }
+// The same by vectors of eight channels, the lower ones first.
+template <int taps>
+[[REPLICATOR_AVX2_FMA]] void add_products_by_halves(FloatLanes* sums, const float* x, const float* dy, std::int64_t count, std::int64_t pixel, std::int64_t tap) {
+  for (std::int64_t half = 0; half < tile_group; half += 8) {
+    float* at[8];
+    for (int i = 0; i < 8; ++i) at[i] = reinterpret_cast<float*>(sums + (i < taps ? i : 0)) + half;
+    __m256 a = _mm256_loadu_ps(at[0]), b = _mm256_loadu_ps(at[1]), c = _mm256_loadu_ps(at[2]), d = _mm256_loadu_ps(at[3]);
+    __m256 e = _mm256_loadu_ps(at[4]), f = _mm256_loadu_ps(at[5]), g = _mm256_loadu_ps(at[6]), h = _mm256_loadu_ps(at[7]);
+    const float *x_at = x + half, *dy_at = dy + half;
+    for (std::int64_t left = count; left > 0; --left, x_at += pixel, dy_at += tile_group) {
+      const __m256 u = _mm256_loadu_ps(dy_at);
+      a = _mm256_fmadd_ps(u, _mm256_loadu_ps(x_at), a);
+      if constexpr (taps > 1) b = _mm256_fmadd_ps(u, _mm256_loadu_ps(x_at + tap), b);
+      if constexpr (taps > 2) c = _mm256_fmadd_ps(u, _mm256_loadu_ps(x_at + 2 * tap), c);
+      if constexpr (taps > 3) d = _mm256_fmadd_ps(u, _mm256_loadu_ps(x_at + 3 * tap), d);
+      if constexpr (taps > 4) e = _mm256_fmadd_ps(u, _mm256_loadu_ps(x_at + 4 * tap), e);
+      if constexpr (taps > 5) f = _mm256_fmadd_ps(u, _mm256_loadu_ps(x_at + 5 * tap), f);
+      if constexpr (taps > 6) g = _mm256_fmadd_ps(u, _mm256_loadu_ps(x_at + 6 * tap), g);
+      if constexpr (taps > 7) h = _mm256_fmadd_ps(u, _mm256_loadu_ps(x_at + 7 * tap), h);
+    }
+    const __m256 all[] = {a, b, c, d, e, f, g, h};
+    for (int i = 0; i < taps; ++i) _mm256_storeu_ps(at[i], all[i]);
+  }
+}
+
 class DepthwiseWeights final : public Executable {
  public:
   static constexpr std::int64_t most_taps = 8;  // of a row of the window at once
 
   static bool takes(const ConvolutionShapes& s, DType dtype) {
-    return instruction_level() == InstructionLevel::avx512 && dtype == DType::float32 && s.options.groups == s.x[1] && s.w[0] == s.x[1] && s.w[1] == 1 &&
+    return instruction_level() >= InstructionLevel::avx2 && dtype == DType::float32 && s.options.groups == s.x[1] && s.w[0] == s.x[1] && s.w[1] == 1 &&
            s.x[1] % tile_group == 0 && s.w[2] * s.w[3] > 9 && s.w[3] <= most_row;
   }
 
@@ -83,7 +108,7 @@ class DepthwiseWeights final : public Executable {
   }
 
   // Row `kh` of the windows of 16 channels.
-  [[REPLICATOR_AVX512]] void compute_row(const float* x, const float* dy, float* dw, std::int64_t block, std::int64_t kh) const {
+  void compute_row(const float* x, const float* dy, float* dw, std::int64_t block, std::int64_t kh) const {
     const std::int64_t blocks = s_.x[1] / tile_group, taps = s_.w[3];
     std::array<FloatLanes, most_row> total{}, sums;
     for (std::int64_t n = 0; n < s_.x[0]; ++n) {
@@ -111,7 +136,7 @@ class DepthwiseWeights final : public Executable {
     const auto add = [&](std::int64_t first_tap, std::int64_t count, std::int64_t begin, std::int64_t end) {
       if (begin >= end) return;
       const std::int64_t column = begin * o.stride[1] + first_tap * o.dilation[1] - o.padding.low[1];
-      loops[count - 1](sums + first_tap, x + column * tile_group, dy + begin * tile_group, end - begin, pixel, tap);
+      loops_[static_cast<std::size_t>(count - 1)](sums + first_tap, x + column * tile_group, dy + begin * tile_group, end - begin, pixel, tap);
     };
     const bool any_inner = inner_.first < inner_.last;
     for (std::int64_t t = 0; t < taps; ++t) {
@@ -124,9 +149,13 @@ class DepthwiseWeights final : public Executable {
   }
 
   using Loop = void (*)(FloatLanes*, const float*, const float*, std::int64_t, std::int64_t, std::int64_t);
-  static constexpr std::array<Loop, most_taps> loops{&add_products<1>, &add_products<2>, &add_products<3>, &add_products<4>,
-                                                     &add_products<5>, &add_products<6>, &add_products<7>, &add_products<8>};
+  using Loops = std::array<Loop, most_taps>;
+  static constexpr Loops by_vectors{&add_products<1>, &add_products<2>, &add_products<3>, &add_products<4>,
+                                    &add_products<5>, &add_products<6>, &add_products<7>, &add_products<8>};
+  static constexpr Loops by_halves{&add_products_by_halves<1>, &add_products_by_halves<2>, &add_products_by_halves<3>, &add_products_by_halves<4>,
+                                   &add_products_by_halves<5>, &add_products_by_halves<6>, &add_products_by_halves<7>, &add_products_by_halves<8>};
 
+  const Loops& loops_ = instruction_level() == InstructionLevel::avx512 ? by_vectors : by_halves;
   ConvolutionShapes s_;
   int threads_;
   TapRange inner_{0, s_.y[3]};
@@ -134,7 +163,7 @@ class DepthwiseWeights final : public Executable {
 
 }  // namespace detail
 
-// Null where the convolution is not depthwise, has a window of at most nine weights, or the processor has no AVX-512.
+// Null where the convolution is not depthwise, has a window of at most nine weights, or the processor has no AVX2.
 inline std::unique_ptr<Executable> make_depthwise_weights(const KernelRequest& request) {
   const auto shapes = shapes_of(*request.operation.get<ConvolutionBackwardWeights>(), request);
   if (!detail::DepthwiseWeights::takes(shapes, request.outputs[0].dtype)) return nullptr;
