@@ -13,6 +13,7 @@
 #include <replicator/cpu/loops/lanes.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/loops/unit_loops.hpp>
+#include <replicator/cpu/loops/unit_loops_avx2.hpp>
 #include <replicator/graph/map.hpp>
 
 namespace replicator::detail::cpu {
@@ -95,14 +96,10 @@ template <ReduceKind kind, class T>
 }
 #if defined(__x86_64__)
 
-// lane += x. If both are NaN, the lane's NaN stays, however the loop is compiled. This takes assembly, because a C++ compiler may
-// exchange the operands, even those of an intrinsic.
+// lane += x. If both are NaN, the lane's NaN stays: see avx2::add_to.
 // clang-format off
 [[REPLICATOR_AVX512, gnu::always_inline]] inline void add_to(FloatLanes& lanes, const FloatLanes& x) { asm("vaddps %1, %0, %0" : "+v"(lanes) : "v"(x)); }
 [[REPLICATOR_AVX512, gnu::always_inline]] inline void add_to(float& lane, float x) { asm("vaddss %1, %0, %0" : "+v"(lane) : "v"(x)); }
-using EightFloats [[gnu::vector_size(32)]] = float;
-[[REPLICATOR_AVX2, gnu::always_inline]] inline void add_to_eight(EightFloats& lanes, const EightFloats& x) { asm("vaddps %1, %0, %0" : "+x"(lanes) : "x"(x)); }
-[[REPLICATOR_AVX2, gnu::always_inline]] inline void add_to_one(float& lane, float x) { asm("vaddss %1, %0, %0" : "+x"(lane) : "x"(x)); }
 // clang-format on
 
 // Sums rows. The order of additions is accumulate_loop's. Rows of 64 lanes, the usual width, keep them in eight registers.
@@ -110,27 +107,27 @@ using EightFloats [[gnu::vector_size(32)]] = float;
   float* lanes = static_cast<float*>(to);
   const float* x = static_cast<const float*>(rows);
   if (width == 64) {
-    EightFloats sums[8];
+    avx2::EightFloats sums[8];
     std::memcpy(sums, lanes, sizeof sums);
     for (; count > 0; --count, x += 64)
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) {
-        EightFloats row;
+        avx2::EightFloats row;
         std::memcpy(&row, x + 8 * i, sizeof row);
-        add_to_eight(sums[i], row);
+        avx2::add_to(sums[i], row);
       }
     return static_cast<void>(std::memcpy(lanes, sums, sizeof sums));
   }
   for (; count > 0; --count, x += width) {
     std::int64_t i = 0;
     for (; i + 8 <= width; i += 8) {
-      EightFloats sum, row;
+      avx2::EightFloats sum, row;
       std::memcpy(&sum, lanes + i, sizeof sum);
       std::memcpy(&row, x + i, sizeof row);
-      add_to_eight(sum, row);
+      avx2::add_to(sum, row);
       std::memcpy(lanes + i, &sum, sizeof sum);
     }
-    for (; i < width; ++i) add_to_one(lanes[i], x[i]);
+    for (; i < width; ++i) avx2::add_to(lanes[i], x[i]);
   }
 }
 
@@ -177,6 +174,12 @@ void fold_avx512(void* lanes, std::int64_t width, std::int64_t parts) {
 }
 
 template <ReduceKind kind>
+void fold_avx2(void* lanes, std::int64_t width, std::int64_t parts) {
+  if (width == 1 && parts >= tile_group && parts <= 4 * tile_group) avx2::fold_unit<kind>(static_cast<float*>(lanes), parts);
+  else fold_baseline<kind, float>(lanes, width, parts);
+}
+
+template <ReduceKind kind>
 void take_float_loops(AccumulateLoops& loops, InstructionLevel level) {
   if (level == InstructionLevel::avx512) {
     loops.accumulate = kind == ReduceKind::sum ? &sum_avx512 : &accumulate_avx512<kind, float>;
@@ -185,7 +188,11 @@ void take_float_loops(AccumulateLoops& loops, InstructionLevel level) {
     loops.reduce_units = &reduce_units<kind, float>;
     loops.reduce_stored_units = &reduce_units<kind, bfloat16>;
   }
-  if (level == InstructionLevel::avx2 && kind == ReduceKind::sum) loops.accumulate = &sum_avx2;
+  if (level == InstructionLevel::avx2) {
+    if (kind == ReduceKind::sum) loops.accumulate = &sum_avx2, loops.sum_product_units = &avx2::sum_product_units;
+    loops.fold = &fold_avx2<kind>;
+    loops.reduce_units = &avx2::reduce_units<kind>;
+  }
 }
 
 #else

@@ -27,7 +27,7 @@ constexpr T identity() {
 
 #if defined(__x86_64__)
 
-// lane (+) x in the lanes of `mask`. If both are NaN, the sum is the lane's, as in add_to().
+// lane (+) x in the lanes of `mask`. If both are NaN, the sum is the lane's, as in avx2::add_to().
 template <ReduceKind kind>
 [[REPLICATOR_AVX512, gnu::always_inline]] inline void combine_lanes(FloatLanes& lanes, FloatLanes x, __mmask16 mask) {
   if constexpr (kind == ReduceKind::sum) {
