@@ -127,7 +127,7 @@ class TwoConvolutions(nn.Module):
 
 
 class UNet(nn.Module):
-    channels_last = True
+    channels_last = False
 
     def __init__(self, batch, pixels, classes, widths):
         super().__init__()
