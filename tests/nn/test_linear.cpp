@@ -44,7 +44,7 @@ TEST_CASE("weights without axes or without elements have fans and initialisers, 
   CHECK((nn::fan_in({3, 0}) == 0 && nn::fan_out({3, 0}) == 3));
   for (const Shape& shape : {Shape{0, 0}, Shape{0, 3}, Shape{3, 0}, Shape{}})
     for (const auto& initializer : {nn::glorot_uniform(shape), nn::he_normal(nn::fan_in(shape)), nn::inverse_root_uniform(nn::fan_out(shape))})
-      CHECK_NOTHROW(initializer.require_valid("the weight"));
+      CHECK_NOTHROW(initializer.require_valid("the weight", {DType::float32, shape}));
 }
 
 TEST_CASE("linear refuses vectors and no features") {
