@@ -62,6 +62,7 @@ TEST_CASE("line ends of Windows, UTF-8's mark, other separators and files withou
   CHECK(all(data::csv<float>(folder.write("a.csv", "\"x\";\"y\"\n\"1\";2\n3;\" 4\""), {"x", "y"}, {.separator = ';'})) == expected);
   CHECK(all(data::csv<float>(folder.write("a.csv", "1\t2\n3\t4\n"), {}, {.header = false, .separator = '\t'})) == expected);
   CHECK(all(data::csv<float>(folder.write("a.csv", "1\r2\r3\r4"), {}, {.header = false})) == expected);
+  CHECK(all(data::csv<float>(folder.write("a.csv", "x, y\n1, 2\n3, 4\n"), {"x", "y"})) == expected);  // blanks count nowhere
 }
 
 TEST_CASE("numbers are read exactly as they were written") {
@@ -78,6 +79,7 @@ TEST_CASE("numbers are read exactly as they were written") {
   }));
   // The nearest float, also where it is 0.
   CHECK(all(data::csv_column<float>(folder.write("a.csv", "0.1\n1e-300\n-1e-300\n1e-42\n"), 0, {.header = false})) == std::vector<float>{0.1f, 0, 0, 1e-42f});
+  CHECK(all(data::csv_column<double>(folder.write("a.csv", "1e-400\n1e-9999\n"), 0, {.header = false})) == std::vector<double>{0, 0});
 }
 
 TEST_CASE("rows of a CSV file and their labels are shuffled, dealt and sought as other sources are") {
@@ -105,6 +107,8 @@ TEST_CASE("an empty field is an error, or the number that it stands for") {
   CHECK(std::isnan(data::csv<float>(path, {}, {.missing = std::nan("")})(1)[0]));
   CHECK_THROWS_WITH(data::csv<std::int32_t>(path, {}, {.missing = 0.5}), path + ": .missing is 0.500000, which is no int32");
   CHECK_THROWS_AS(data::csv<std::uint8_t>(path, {}, {.missing = 256}), BuildError);
+  // In a file of one column, too: a line with nothing is no row, but one with quotes is.
+  CHECK(all(data::csv<float>(folder.write("one.csv", "x\n1\n\"\"\n\n3\n"), {}, {.missing = -1})) == std::vector<float>{1, -1, 3});
   CHECK_THROWS_AS(data::csv<std::int64_t>(path, {}, {.missing = std::nan("")}), BuildError);
 }
 

@@ -169,6 +169,10 @@ TEST_CASE("upsample says what does not fit, and where") {
   CHECK_THROWS_WITH(upsample(x, {std::int64_t{1} << 62, std::int64_t{1} << 62}), Contains("has more than 2^59 - 1 elements"));
   CHECK_THROWS_WITH(upsample(x, {2, 0}), Contains("asked for the factors 2 and 0"));
   CHECK_THROWS_WITH(resize(flat, {2, 2}), Contains("resize at test_resize.cpp:") && Contains("x must be [N, C, H, W], found float32[2, 3]"));
+  const auto integers = Tensor<std::int32_t>{input(graph, {DType::int32, {1, 1, 2, 3}}, 2)};
+  const std::int64_t many = std::int64_t{1} << 40;
+  CHECK_THROWS_WITH(resize(integers, {many, many}), Contains("resize at test_resize.cpp:") && Contains("has more than 2^59 - 1 elements"));
+  CHECK_THROWS_WITH(upsample(integers, {1, many}), Contains("upsample at test_resize.cpp:") && Contains("an image has at most 2^31 - 1 rows and columns"));
   CHECK_THROWS_WITH(resize(x, {0, 4}), Contains("asked for 0 rows and 4 columns of float32[1, 1, 2, 3]: both images need at least one of each"));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of attention and its gradient on the CPU, in float32 on AVX2 and AVX-512, with the same bits. Tiles of 64 queries and 64 keys stay in the cache, and
-// the weights are never stored as a whole. Causal attention leaves out the tiles behind the diagonal.
+// The kernels of attention and its gradient on the CPU, in float32 on AVX2 and AVX-512, with the same bits. Tiles of 64 queries and
+// 64 keys stay in the cache, and the weights are never stored as a whole. Causal attention leaves out the tiles behind the diagonal.
 //
 // Key tiles are taken in ascending order, and so are query blocks where they add to the same keys. Threads share the blocks of
 // the forward pass, and the heads of the backward pass. So their number changes no bit.

@@ -31,6 +31,9 @@ inline void require_images(const TensorType& x, const Extents2d& size) {
   if (size[0] < 1 || size[1] < 1 || x.shape[2] < 1 || x.shape[3] < 1)
     throw BuildError{"asked for " + std::to_string(size[0]) + " rows and " + std::to_string(size[1]) + " columns of " + x.text() +
                      ": both images need at least one of each"};
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1;
+  if (const Shape y{x.shape[0], x.shape[1], size[0], size[1]}; y.too_large() || size[0] > most || size[1] > most)
+    throw BuildError{y.too_large() ? y.too_large_text() : "asked for images " + y.text() + ": an image has at most 2^31 - 1 rows and columns"};
 }
 inline std::vector<TensorType> resized_type(const TensorType& x, const Extents2d& size) {
   if (!is_floating(x.dtype)) throw BuildError{"x must be of a floating type, found " + x.text()};

@@ -59,8 +59,8 @@ class CsvFile {
     if (rest_.starts_with("\xEF\xBB\xBF")) rest_.remove_prefix(3);  // UTF-8's mark
     if (!read_record()) throw DataError{path + ": the file is empty; " + (options.header ? "its first line would name the columns" : "an input needs at least one line")};
     columns_ = fields_.size();
-    if (options.header) names_ = fields_;
-    else unread_ = true;
+    for (std::size_t i = 0; options.header && i < columns_; ++i) names_.emplace_back(text(i));
+    unread_ = !options.header;
   }
 
   // The number of a column. Throws DataError where the file has no such column, and BuildError for a name without a
@@ -142,7 +142,7 @@ class CsvFile {
   template <class T>
   static bool too_small(std::string_view text, T& value) {
     if constexpr (std::is_floating_point_v<T>) {
-      long double wide = 1;
+      long double wide = text.find('-', 1) == std::string_view::npos ? 1 : 0;  // stays where it has not the number either
       std::from_chars(text.data(), text.data() + text.size(), wide);
       value = static_cast<T>(wide);
       return std::abs(wide) < 1;
@@ -157,9 +157,10 @@ class CsvFile {
       if (rest_.empty()) return false;
       record_line_ = line_;
       used_ = 0;
+      const bool empty = rest_[0] == '\n' || rest_[0] == '\r';  // a line "" has a field
       while (read_field()) {}
       fields_.resize(used_);
-      if (used_ != 1 || !fields_[0].empty()) return true;
+      if (!empty) return true;
     }
   }
 

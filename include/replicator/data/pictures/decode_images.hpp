@@ -233,8 +233,8 @@ auto operator|(S&& source, const DecodeStage& stage) {
 // Random choices depend only on the seed and on the picture's position in the whole job, never on threads.
 //
 // All pictures become 8-bit RGB, as PIL's convert("RGB") makes them: grey as three equal channels, palettes by their
-// colours, 16 bits rounded to 8. Transparency is ignored: the colour of a pixel is what is stored, whatever its alpha. So
-// are colour profiles and gamma. CMYK becomes RGB as Adobe stores it.
+// colours. 16 bits are rounded to 8, and PIL does otherwise. Transparency is ignored: the colour of a pixel is what is
+// stored, whatever its alpha. So are colour profiles and gamma. CMYK becomes RGB as Adobe stores it.
 // Throws BuildError for impossible options. Reading throws DataError that names a file that is neither JPEG nor PNG,
 // damaged or cut short, and one of a format whose component the program does not link.
 inline detail::DecodeStage decode_images(const DecodeOptions& options = {}) { return {options}; }
