@@ -2,7 +2,7 @@
 // Regression, tanh(y) = tanh(x w): ./hello --replicas 8 --devices cpu:0-1 (any devices, any number of processes: the same digest)
 #include <iostream>
 #include <replicator/replicator.hpp>
-#include "support/points.hpp"  // ready-made data
+#include "support/points.hpp"  // ready-made data, in examples/
 namespace rp = replicator;
 
 int main(int argc, char** argv) try {
