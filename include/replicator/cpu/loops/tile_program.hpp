@@ -230,7 +230,7 @@ class TileProgram {
   TileLoop loop_of(ScalarOp source, TileOp op) const {
     if (const TileLoop loop = tile_loop(compute_, op, instruction_level())) return loop;
     throw BuildError{"the operation " + std::string{name_of(source)} + " was asked for on " + std::string{name_of(compute_)} +
-                     ", which only floating types have: cast to float32 or float64 first"};
+                     (needs_integers(source) ? ", which only integers have" : ", which only floating types have: cast to float32 or float64 first")};
   }
 
   // The stored output that a value can be written to directly, else -1. The output must be of the type of computation. It may be
