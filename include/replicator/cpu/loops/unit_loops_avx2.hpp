@@ -99,7 +99,7 @@ template <ReduceKind kind, int vectors, class Row>
 template <ReduceKind kind, class Row>
 [[REPLICATOR_AVX2, gnu::always_inline]] inline float reduce_unit(const Row& row, std::int64_t unit, std::int64_t lanes) {
   return lanes == 64 ? avx2::reduce_unit<kind, 8>(row, unit) : lanes == 32 ? avx2::reduce_unit<kind, 4>(row, unit)
-                                                                     : avx2::reduce_unit<kind, 2>(row, unit);
+                                                                           : avx2::reduce_unit<kind, 2>(row, unit);
 }
 
 template <ReduceKind kind>
