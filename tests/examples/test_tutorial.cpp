@@ -100,6 +100,17 @@ TEST_CASE("the tutorial prints what its document says, on any number of devices"
   }
 }
 
+TEST_CASE("sources reads tables, texts and pictures, and a step depends on the one before") {
+  const TemporaryFolder folder;
+  const auto text = run("custom/sources " + folder.path() + "/files --replicas 2 --devices cpu:0-1");
+  using Catch::Matchers::Contains;
+  CHECK_THAT(text, Contains("a house of 81.5 with 3 rooms costs 250000; flower 6.3 is of species 2\n"));
+  // Four windows of 128 letters cover the text, and one of them holds its only change: 64 windows are 16 epochs.
+  CHECK_THAT(text, Contains("places of the first 64 windows where the letter changes: 16\n"));
+  CHECK_THAT(text, Contains("the replicas see [208.5, 208.5]\n"));
+  CHECK_THAT(text, Contains("4 pictures of 2 classes, drawn in equal parts from each\nlevel 16\n"));
+}
+
 TEST_CASE("own_data learns from two NumPy files, with one digest on one device, on two, and on two processes") {
   const TemporaryFolder folder;
   const std::int64_t rows = 960;
