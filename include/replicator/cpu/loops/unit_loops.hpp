@@ -99,12 +99,15 @@ template <ReduceKind kind>
   return lanes[0];
 }
 
+// nvcc refuses this cast where the argument depends on a template's parameter.
+[[REPLICATOR_AVX512, gnu::always_inline]] inline FloatLanes lanes_of(float x) { return reinterpret_cast<FloatLanes>(_mm512_set1_ps(x)); }
+
 // One row of `unit` elements by `groups` groups of 16 lanes.
 template <ReduceKind kind, int groups, class Row>
 [[REPLICATOR_AVX512, gnu::always_inline]] inline float reduce_unit(const Row& row, std::int64_t unit) {
   constexpr std::int64_t group = tile_group;
   std::int64_t at = 0;
-  FloatLanes a = reinterpret_cast<FloatLanes>(_mm512_set1_ps(identity<kind, float>())), b = a, c = a, d = a;  // four variables, because an array would lie in memory
+  FloatLanes a = lanes_of(identity<kind, float>()), b = a, c = a, d = a;  // four variables, because an array would lie in memory
   for (; unit - at >= groups * group; at += groups * group) {
     combine_lanes<kind>(a, load_group(row, at), all_lanes);
     if constexpr (groups >= 2) combine_lanes<kind>(b, load_group(row, at + group), all_lanes);

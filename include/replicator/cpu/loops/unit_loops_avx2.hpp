@@ -34,33 +34,34 @@ template <ReduceKind kind>
   }
 }
 
+[[REPLICATOR_AVX2, gnu::always_inline]] inline EightFloats lanes_of(float x) { return reinterpret_cast<EightFloats>(_mm256_set1_ps(x)); }
 // The first `lanes` of 8 lanes.
 [[REPLICATOR_AVX2, gnu::always_inline]] inline __m256i lanes_below(std::int64_t lanes) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(lanes)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
 // Eight elements of a row, from this one on.
-[[REPLICATOR_AVX2, gnu::always_inline]] inline __m256 load_eight(const StoredRow<float>& row, std::int64_t at) {
-  return _mm256_loadu_ps(reinterpret_cast<const float*>(row.x) + at);
+[[REPLICATOR_AVX2, gnu::always_inline]] inline EightFloats load_eight(const StoredRow<float>& row, std::int64_t at) {
+  return reinterpret_cast<EightFloats>(_mm256_loadu_ps(reinterpret_cast<const float*>(row.x) + at));
 }
-[[REPLICATOR_AVX2, gnu::always_inline]] inline __m256 load_eight(const ProductRow& row, std::int64_t at) {
-  return _mm256_mul_ps(_mm256_loadu_ps(row.a + at), _mm256_loadu_ps(row.b + at));
+[[REPLICATOR_AVX2, gnu::always_inline]] inline EightFloats load_eight(const ProductRow& row, std::int64_t at) {
+  return reinterpret_cast<EightFloats>(_mm256_mul_ps(_mm256_loadu_ps(row.a + at), _mm256_loadu_ps(row.b + at)));
 }
 // The first `count` of them, below 8. What the other lanes hold does not count. Reads nothing behind them.
-[[REPLICATOR_AVX2, gnu::always_inline]] inline __m256 load_last(const StoredRow<float>& row, std::int64_t at, std::int64_t count) {
-  return _mm256_maskload_ps(reinterpret_cast<const float*>(row.x) + at, lanes_below(count));
+[[REPLICATOR_AVX2, gnu::always_inline]] inline EightFloats load_last(const StoredRow<float>& row, std::int64_t at, std::int64_t count) {
+  return reinterpret_cast<EightFloats>(_mm256_maskload_ps(reinterpret_cast<const float*>(row.x) + at, lanes_below(count)));
 }
-[[REPLICATOR_AVX2, gnu::always_inline]] inline __m256 load_last(const ProductRow& row, std::int64_t at, std::int64_t count) {
-  return _mm256_mul_ps(_mm256_maskload_ps(row.a + at, lanes_below(count)), _mm256_maskload_ps(row.b + at, lanes_below(count)));
+[[REPLICATOR_AVX2, gnu::always_inline]] inline EightFloats load_last(const ProductRow& row, std::int64_t at, std::int64_t count) {
+  return reinterpret_cast<EightFloats>(_mm256_mul_ps(_mm256_maskload_ps(row.a + at, lanes_below(count)), _mm256_maskload_ps(row.b + at, lanes_below(count))));
 }
 
 // Combines the last elements of a row, `left` of them or as many as there are lanes.
 template <ReduceKind kind, class Row>
 [[REPLICATOR_AVX2, gnu::always_inline]] inline void combine_rest(EightFloats& lanes, const Row& row, std::int64_t at, std::int64_t left) {
   if (left <= 0) return;
-  if (left >= 8) return combine_lanes<kind>(lanes, reinterpret_cast<EightFloats>(load_eight(row, at)));
+  if (left >= 8) return combine_lanes<kind>(lanes, load_eight(row, at));
   EightFloats combined = lanes;
-  combine_lanes<kind>(combined, reinterpret_cast<EightFloats>(load_last(row, at, left)));
+  combine_lanes<kind>(combined, load_last(row, at, left));
   const __m256 mask = _mm256_castsi256_ps(lanes_below(left));
   lanes = reinterpret_cast<EightFloats>(_mm256_blendv_ps(reinterpret_cast<__m256>(lanes), reinterpret_cast<__m256>(combined), mask));
 }
@@ -81,13 +82,13 @@ template <ReduceKind kind>
 template <ReduceKind kind, int vectors, class Row>
 [[REPLICATOR_AVX2, gnu::always_inline]] inline float reduce_unit(const Row& row, std::int64_t unit) {
   EightFloats lanes[vectors];
-  const auto nothing = reinterpret_cast<EightFloats>(_mm256_set1_ps(identity<kind, float>()));
+  const EightFloats nothing = lanes_of(identity<kind, float>());
 #pragma GCC unroll 8
   for (int i = 0; i < vectors; ++i) lanes[i] = nothing;
   std::int64_t at = 0;
   for (; unit - at >= vectors * 8; at += vectors * 8)
 #pragma GCC unroll 8
-    for (int i = 0; i < vectors; ++i) combine_lanes<kind>(lanes[i], reinterpret_cast<EightFloats>(load_eight(row, at + 8 * i)));
+    for (int i = 0; i < vectors; ++i) combine_lanes<kind>(lanes[i], load_eight(row, at + 8 * i));
 #pragma GCC unroll 8
   for (int i = 0; i < vectors; ++i) combine_rest<kind>(lanes[i], row, at + 8 * i, unit - at - 8 * i);
 #pragma GCC unroll 3
