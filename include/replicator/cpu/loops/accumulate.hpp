@@ -167,15 +167,9 @@ template <class Stored>
   }
 }
 // The fold of reduce_units for one kept element; fold_baseline otherwise.
-template <ReduceKind kind>
-void fold_avx512(void* lanes, std::int64_t width, std::int64_t parts) {
-  if (width == 1 && parts >= tile_group && parts <= 4 * tile_group) fold_unit<kind>(static_cast<float*>(lanes), parts);
-  else fold_baseline<kind, float>(lanes, width, parts);
-}
-
-template <ReduceKind kind>
-void fold_avx2(void* lanes, std::int64_t width, std::int64_t parts) {
-  if (width == 1 && parts >= tile_group && parts <= 4 * tile_group) avx2::fold_unit<kind>(static_cast<float*>(lanes), parts);
+template <ReduceKind kind, auto fold_unit>
+void fold_one_or_more(void* lanes, std::int64_t width, std::int64_t parts) {
+  if (width == 1 && parts >= tile_group && parts <= 4 * tile_group) fold_unit(static_cast<float*>(lanes), parts);
   else fold_baseline<kind, float>(lanes, width, parts);
 }
 
@@ -184,13 +178,13 @@ void take_float_loops(AccumulateLoops& loops, InstructionLevel level) {
   if (level == InstructionLevel::avx512) {
     loops.accumulate = kind == ReduceKind::sum ? &sum_avx512 : &accumulate_avx512<kind, float>;
     if (kind == ReduceKind::sum) loops.accumulate_stored = &sum_stored_avx512, loops.sum_product_units = &sum_product_units;
-    loops.fold = &fold_avx512<kind>;
+    loops.fold = &fold_one_or_more<kind, &fold_unit<kind>>;
     loops.reduce_units = &reduce_units<kind, float>;
     loops.reduce_stored_units = &reduce_units<kind, bfloat16>;
   }
   if (level == InstructionLevel::avx2) {
     if (kind == ReduceKind::sum) loops.accumulate = &sum_avx2, loops.sum_product_units = &avx2::sum_product_units;
-    loops.fold = &fold_avx2<kind>;
+    loops.fold = &fold_one_or_more<kind, &avx2::fold_unit<kind>>;
     loops.reduce_units = &avx2::reduce_units<kind>;
   }
 }

@@ -38,7 +38,7 @@ namespace avx2 {
 
 // Hides the queries of lanes first_lane .. first_lane + 7 that lie before the key.
 [[REPLICATOR_AVX2_FMA, gnu::always_inline]] inline __m256 hide_later(__m256 fits, std::int64_t key, std::int64_t first_lane) {
-  const __m256 hidden = _mm256_castsi256_ps(first_lanes(key - first_lane));
+  const __m256 hidden = _mm256_castsi256_ps(detail::first_lanes(key - first_lane));
   return _mm256_blendv_ps(fits, _mm256_set1_ps(-std::numeric_limits<float>::infinity()), hidden);
 }
 
@@ -103,7 +103,7 @@ template <bool inverse>
   __m256 sums[] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
   for (std::int64_t i = 0; i <= count; i += tile_group)  // the last turn has what is left, or zeros
     for (std::int64_t half = 0; half < 2; ++half) {
-      const __m256i mask = first_lanes(count - i - half * 8);
+      const __m256i mask = detail::first_lanes(count - i - half * 8);
       sums[half] = _mm256_fmadd_ps(_mm256_maskload_ps(a + i + half * 8, mask), _mm256_maskload_ps(b + i + half * 8, mask), sums[half]);
     }
   alignas(32) float lanes[8];

@@ -88,10 +88,6 @@ inline void multiply_small_avx512(const SmallExtents& e, SmallMatrix<const float
 
 namespace avx2 {
 
-// The first `lanes` of 8 lanes.
-[[REPLICATOR_AVX2]] inline __m256i first_lanes(std::int64_t lanes) {
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(lanes)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
 template <bool last>
 [[REPLICATOR_AVX2_FMA, gnu::always_inline]] inline __m256 load_columns(const float* from, [[maybe_unused]] __m256i mask) {
   if constexpr (last) return _mm256_maskload_ps(from, mask);
@@ -114,18 +110,18 @@ template <int rows, int vectors, bool masked, std::size_t... r, std::size_t... v
                                                                        float* y, std::int64_t y_row, std::int64_t depth, __m256i mask, bool add,
                                                                        std::index_sequence<r...>, std::index_sequence<v...>, std::index_sequence<i...>) {
   __m256 sums[rows * vectors];
-  if (add) ((sums[i] = load_columns < masked && i % vectors + 1 == vectors > (y + static_cast<std::int64_t>(i / vectors) * y_row + i % vectors * 8, mask)), ...);
+  if (add) ((sums[i] = load_columns<(masked && i % vectors + 1 == vectors)>(y + static_cast<std::int64_t>(i / vectors) * y_row + i % vectors * 8, mask)), ...);
   else ((sums[i] = _mm256_setzero_ps()), ...);
   for (; depth > 0; --depth, a += column, b += b_row) {
-    const __m256 right[] = {load_columns < masked && v + 1 == vectors > (b + v * 8, mask)...};
+    const __m256 right[] = {load_columns<(masked && v + 1 == vectors)>(b + v * 8, mask)...};
     (add_row(sums + r * vectors, _mm256_set1_ps(a[static_cast<std::int64_t>(r) * row]), right, std::index_sequence<v...>{}), ...);
   }
-  (store_columns < masked && i % vectors + 1 == vectors > (y + static_cast<std::int64_t>(i / vectors) * y_row + i % vectors * 8, mask, sums[i]), ...);
+  (store_columns<(masked && i % vectors + 1 == vectors)>(y + static_cast<std::int64_t>(i / vectors) * y_row + i % vectors * 8, mask, sums[i]), ...);
 }
 template <int rows, int vectors, bool masked>
 [[REPLICATOR_AVX2_FMA]] void multiply_rows(std::int64_t count, std::int64_t depth, SmallMatrix<const float> a, SmallMatrix<const float> b, SmallMatrix<float> y,
                                            std::int64_t lanes, bool add) {
-  const __m256i mask = first_lanes(lanes);
+  const __m256i mask = detail::first_lanes(lanes);
   for (; count >= rows; count -= rows, a.data += rows * a.row, y.data += rows * y.row)
     multiply_block<rows, vectors, masked>(a.data, a.row, a.column, b.data, b.row, y.data, y.row, depth, mask, add, std::make_index_sequence<rows>{},
                                           std::make_index_sequence<vectors>{}, std::make_index_sequence<rows * vectors>{});

@@ -294,6 +294,10 @@ void loop_square_root(void* out, const TileOperand& a, const TileOperand&, const
 #if defined(__x86_64__)
 // The mask of AVX-512 that selects all lanes. g++ 12 warns that an intrinsic without a mask reads an uninitialised value.
 inline constexpr __mmask16 all_lanes = 0xffff;
+// The mask of AVX2 that selects the first `lanes` of 8 lanes.
+[[REPLICATOR_AVX2, gnu::always_inline]] inline __m256i first_lanes(std::int64_t lanes) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(lanes)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
 
 // Square roots are correctly rounded at every width, so the bits are the same.
 using WideFloatVector = float __attribute__((vector_size(32)));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of unit_loops.hpp on AVX2, for rows stored as float32: a group of 16 lanes is two vectors. The order of combination, and so the bits, are the same.
+// The loops of unit_loops.hpp on AVX2, for rows stored as float32. A group of 16 lanes is two vectors. The order of combination is the
+// same, so the bits are too.
 #pragma once
 
 #include <cstddef>
@@ -35,10 +36,6 @@ template <ReduceKind kind>
 }
 
 [[REPLICATOR_AVX2, gnu::always_inline]] inline EightFloats lanes_of(float x) { return reinterpret_cast<EightFloats>(_mm256_set1_ps(x)); }
-// The first `lanes` of 8 lanes.
-[[REPLICATOR_AVX2, gnu::always_inline]] inline __m256i lanes_below(std::int64_t lanes) {
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(lanes)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
 
 // Eight elements of a row, from this one on.
 [[REPLICATOR_AVX2, gnu::always_inline]] inline EightFloats load_eight(const StoredRow<float>& row, std::int64_t at) {
@@ -49,10 +46,10 @@ template <ReduceKind kind>
 }
 // The first `count` of them, below 8. What the other lanes hold does not count. Reads nothing behind them.
 [[REPLICATOR_AVX2, gnu::always_inline]] inline EightFloats load_last(const StoredRow<float>& row, std::int64_t at, std::int64_t count) {
-  return reinterpret_cast<EightFloats>(_mm256_maskload_ps(reinterpret_cast<const float*>(row.x) + at, lanes_below(count)));
+  return reinterpret_cast<EightFloats>(_mm256_maskload_ps(reinterpret_cast<const float*>(row.x) + at, first_lanes(count)));
 }
 [[REPLICATOR_AVX2, gnu::always_inline]] inline EightFloats load_last(const ProductRow& row, std::int64_t at, std::int64_t count) {
-  return reinterpret_cast<EightFloats>(_mm256_mul_ps(_mm256_maskload_ps(row.a + at, lanes_below(count)), _mm256_maskload_ps(row.b + at, lanes_below(count))));
+  return reinterpret_cast<EightFloats>(_mm256_mul_ps(_mm256_maskload_ps(row.a + at, first_lanes(count)), _mm256_maskload_ps(row.b + at, first_lanes(count))));
 }
 
 // Combines the last elements of a row, `left` of them or as many as there are lanes.
@@ -62,7 +59,7 @@ template <ReduceKind kind, class Row>
   if (left >= 8) return combine_lanes<kind>(lanes, load_eight(row, at));
   EightFloats combined = lanes;
   combine_lanes<kind>(combined, load_last(row, at, left));
-  const __m256 mask = _mm256_castsi256_ps(lanes_below(left));
+  const __m256 mask = _mm256_castsi256_ps(first_lanes(left));
   lanes = reinterpret_cast<EightFloats>(_mm256_blendv_ps(reinterpret_cast<__m256>(lanes), reinterpret_cast<__m256>(combined), mask));
 }
 
