@@ -4,10 +4,6 @@
 // Prints the median microseconds of a step, and the most memory that steps took. --turns is described in turns.hpp.
 //   architectures NAME --gradients FILE.safetensors [--dtype float32] [--seed 0] and the flags of a deployment
 // Writes the loss and the gradients of a first step. Weights and batch are hashed numbers. The names are in architectures/catalog.hpp.
-#include <sys/resource.h>
-
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -51,15 +47,9 @@ void write_gradients(const Options& o, const rp::Deployment& deployment) {
   rp::io::write_safetensors(o.gradients, found.of);
 }
 
-double peak_mib() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  return static_cast<double>(used.ru_maxrss) / 1024;
-}
-
 void time_steps(const Options& o, const rp::Deployment& deployment) {
   rp::Replicator repl{deployment};
-  const double before = peak_mib();
+  const double before = bench::peak_mib();
   auto train = std::visit(
       [&](const auto& model) {
         auto input_fn = [&](const rp::InputContext&) {
@@ -76,19 +66,8 @@ void time_steps(const Options& o, const rp::Deployment& deployment) {
         });
       },
       architectures::catalog().at(o.name));
-  using Clock = std::chrono::steady_clock;
-  const auto since = [](Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   train.step();
-  bench::take_turns(o.turns, [&] {
-    std::vector<double> times;
-    for (const auto begin = Clock::now(); times.size() < 3 || since(begin) < o.seconds;) {
-      const auto start = Clock::now();
-      train.step();
-      times.push_back(since(start));
-    }
-    std::sort(times.begin(), times.end());
-    std::printf("%.1f us/step, at most %.0f MiB\n", 1e6 * times[times.size() / 2], peak_mib() - before);
-  });
+  bench::take_turns(o.turns, [&] { bench::time_steps(o.seconds, before, [&] { train.step(); }); });
 }
 
 }  // namespace

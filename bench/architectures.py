@@ -7,8 +7,6 @@
 With --turns it measures in turns with other programs (turns.py)."""
 import argparse
 import math
-import resource
-import time
 
 import numpy as np
 import torch
@@ -16,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from hashed import hashed
-from turns import take_turns
+from turns import peak_mib, take_turns, time_steps
 
 
 def cross_entropy(logits, labels):
@@ -271,10 +269,6 @@ def gradients(name, dtype, seed=0):
     return {"loss": loss.detach().double().numpy(), **{key: parameter.grad.double().numpy() for key, parameter in network.named_parameters()}}
 
 
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=catalog)
@@ -286,7 +280,7 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    before = peak()
+    before = peak_mib()
     network = catalog[options.name]()
     numbers, labels = batch_for(network, torch.float32)
     if options.layout == "channels_last" or options.layout == "best" and network.channels_last:
@@ -302,13 +296,7 @@ def main():
         return loss.item()
 
     def measure():
-        times, begin = [], time.perf_counter()
-        while len(times) < 3 or time.perf_counter() < begin + options.seconds:
-            start = time.perf_counter()
-            step()
-            times.append(time.perf_counter() - start)
-        times.sort()
-        print(f"{1e6 * times[len(times) // 2]:.1f} us/step, at most {peak() - before:.0f} MiB")
+        time_steps(options.seconds, before, step)
 
     for _ in range(2):
         step()

@@ -3,10 +3,6 @@
 //   operations NAME [--seconds 0.5] [--turns yes] and the flags of a deployment
 // Prints the median microseconds of a step, and the most memory that steps took beyond the inputs. --turns is described in
 // turns.hpp. bench/compare_operations runs every operation beside PyTorch.
-#include <sys/resource.h>
-
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -81,12 +77,6 @@ const std::map<std::string, Benchmark>& benchmarks() {
   return all;
 }
 
-double peak_mib() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  return static_cast<double>(used.ru_maxrss) / 1024;
-}
-
 void run(int argc, char** argv) {
   const auto deployment = rp::Deployment::from(argc, argv);
   const auto& words = deployment.remaining;
@@ -110,19 +100,10 @@ void run(int argc, char** argv) {
     for (std::size_t i = 0; i < variables.size(); ++i) made("gradient of " + variables[i].name(), variables[i].shape()).assign(gradients[i]);
   };
   auto train = repl.replicate(nothing, step_fn);
-  using Clock = std::chrono::steady_clock;
-  const double before = peak_mib();
+  const double before = bench::peak_mib();
   bench::take_turns(turns, [&] {
     train.step();
-    std::vector<double> times;
-    const auto since = [](Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); };
-    for (const auto begin = Clock::now(); times.size() < 3 || since(begin) < seconds;) {
-      const auto start = Clock::now();
-      train.step();
-      times.push_back(since(start));
-    }
-    std::sort(times.begin(), times.end());
-    std::printf("%.1f us/step, at most %.0f MiB\n", 1e6 * times[times.size() / 2], peak_mib() - before);
+    bench::time_steps(seconds, before, [&] { train.step(); });
   });
 }
 

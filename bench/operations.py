@@ -3,13 +3,11 @@
 """One of the operations of bench/operations.cpp in PyTorch, forward and backward. Prints the median microseconds and the peak of memory
 beyond what the inputs take. bench/compare_operations runs both. With --turns it measures in turns with other programs (turns.py)."""
 import argparse
-import resource
-import time
 
 import torch
 from torch.nn import functional
 
-from turns import take_turns
+from turns import peak_mib, take_turns, time_steps
 
 
 def slices(x):
@@ -52,10 +50,6 @@ operations = {
 }
 
 
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=operations)
@@ -77,15 +71,9 @@ def main():
 
     def measure():
         step()
-        times, begin = [], time.perf_counter()
-        while len(times) < 3 or time.perf_counter() < begin + options.seconds:
-            start = time.perf_counter()
-            step()
-            times.append(time.perf_counter() - start)
-        times.sort()
-        print(f"{1e6 * times[len(times) // 2]:.1f} us/step, at most {peak() - before:.0f} MiB")
+        time_steps(options.seconds, before, step)
 
-    before = peak()
+    before = peak_mib()
     take_turns(options.turns, measure)
 
 
