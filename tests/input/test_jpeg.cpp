@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "damaged.hpp"
 #include "format_files.hpp"
 #include "temporary_folder.hpp"
 
@@ -429,13 +430,7 @@ TEST_CASE("damaged JPEG bytes never do worse than throw, and leave the decoder f
   data::detail::Picture result;
   int refused = 0;
   for (std::uint64_t round = 0; round < good.size() + 500; ++round) {
-    PhiloxStream random{4, round};
-    auto bytes = good;
-    if (round < good.size())
-      bytes.resize(round);  // every length
-    else
-      for (int i = 0; i < 3; ++i)
-        bytes[random.below(static_cast<std::uint32_t>(bytes.size()))] = static_cast<std::byte>(random.next());
+    const auto bytes = test::damaged(good, round);
     const auto path = folder.write("a.jpg", bytes);
     try {
       decoder.open(path);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "damaged.hpp"
 #include "temporary_folder.hpp"
 
 namespace test_png {
@@ -191,12 +192,7 @@ TEST_CASE("damaged PNG bytes never do worse than throw, and leave the reader fit
   data::detail::Picture result;
   int refused = 0;
   for (std::uint64_t round = 0; round < good.size() + 500; ++round) {
-    PhiloxStream random{4, round};
-    auto bytes = good;
-    if (round < good.size())
-      bytes.resize(round);  // every length
-    else
-      for (int i = 0; i < 3; ++i) bytes[random.below(static_cast<std::uint32_t>(bytes.size()))] = static_cast<std::byte>(random.next());
+    const auto bytes = test::damaged(good, round);
     try {
       reader.open("a.png", bytes);
       if (reader.width() * reader.height() < 1 << 20) reader.decode(1, result);

@@ -54,7 +54,7 @@ inline constexpr std::size_t orthogonal_lanes = 8;
 // Fills `values`, a row-major matrix with this number of rows, with gain * Q. Q is uniformly distributed among the matrices with
 // orthonormal rows (or columns, if there are more rows). Its vectors are standard normal numbers of the PhiloxStream, made
 // orthonormal one after the other: the QR decomposition whose R has a positive diagonal.
-// It takes 4 m n^2 operations for m >= n: about a second for 1024 x 1024.
+// It takes 4 m n^2 operations for m >= n: one to two seconds for 1024 x 1024.
 // Source: Mezzadri, "How to generate random matrices from the classical compact groups", 2007.
 template <class T>
 void draw_orthogonal(std::span<T> values, std::size_t rows, std::uint64_t seed, std::uint64_t stream, std::uint32_t substream, double gain) {
