@@ -186,7 +186,8 @@ Tensor<T> einsum(std::string_view text, const std::vector<Tensor<T>>& operands, 
 // The sum of products over all letters that the result does not have. Each axis has a letter; letters of one name have one
 // extent. Without "->" the result has the letters that come once, in alphabetical order, as in NumPy. Several operands are
 // taken from the left, two at a time: by a matmul where a summed letter meets a letter of one operand alone, else by a product of
-// elements with its sum in one pass. No product on the way may have more than 8 letters. A letter cannot come twice in one operand, and "..." is not supported.
+// elements with its sum in one pass. No product on the way may have more than 8 letters. A letter cannot come twice in one operand,
+// and "..." is not supported.
 //   rp::einsum("bij,bjk->bik", a, b)   // a matmul for each b
 //   rp::einsum("bhqd,bhkd->bhqk", queries, keys)
 //   rp::einsum("ij->j", x)             // sums of columns
