@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include <replicator/io/safetensors.hpp>
+#include <replicator/io/safetensors_file.hpp>
 
 #include "../../examples/support/synthetic.hpp"
 #include "../input/temporary_folder.hpp"

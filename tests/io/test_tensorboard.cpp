@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <replicator/data/files/tfrecord.hpp>
-#include <replicator/io/tensorboard.hpp>
+#include <replicator/io/event_file.hpp>
 
 #include "../input/temporary_folder.hpp"
 

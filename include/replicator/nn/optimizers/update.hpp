@@ -63,7 +63,8 @@ std::vector<Trained> trained(const std::vector<Variable<T>>& variables, const st
 
 namespace detail {
 
-[[noreturn]] inline void refuse_option(const char* optimizer, const char* option, double value, const char* rule) {
+template <class = void>
+[[noreturn]] void refuse_option(const char* optimizer, const char* option, double value, const char* rule) {
   throw BuildError{std::string{optimizer} + ": " + option + " is " + replicator::detail::number_text(value) + ": it must " + rule};
 }
 // A NaN fails every comparison.
