@@ -4,8 +4,8 @@
 
 #include <replicator/io/event_file.hpp>
 #include <replicator/io/safetensors_file.hpp>
-#include <replicator/replicate/deployment_flags.hpp>
 #include <replicator/replicate/deployment.hpp>
+#include <replicator/replicate/deployment_flags.hpp>
 #include <replicator/replicate/report_signal.hpp>
 #include <replicator/replicate/run_training.hpp>
 #include <replicator/replicate/variable_table.hpp>

@@ -46,12 +46,6 @@ inline void require_domain(std::span<const TensorType> inputs, const Shape& doma
     if (const auto joined = broadcast(input.shape, domain); !joined || !(*joined == domain))
       throw BuildError{"an input of shape " + input.shape.text() + " does not fit the domain " + domain.text()};
 }
-
-// The formula that an expression was recorded from. A kernel may have its own loop for it.
-struct KnownFormula {
-  std::string_view name;
-  std::vector<double> constants;
-};
 }  // namespace detail
 
 // Elementwise: each output element is the expression of the corresponding input elements, with inputs broadcast to
@@ -60,8 +54,7 @@ struct Map {
   static constexpr std::string_view name = "map";
   detail::ExpressionPtr expression;
   Shape domain;
-  std::vector<DType> dtypes;                               // of the outputs
-  std::shared_ptr<const detail::KnownFormula> known = {};  // changes the speed, never the result; fusion leaves such a Map as it is
+  std::vector<DType> dtypes;  // of the outputs
 
   template <class V>
   void describe(V& v) const {

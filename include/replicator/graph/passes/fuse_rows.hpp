@@ -165,7 +165,7 @@ class RowsFusion {
   }
   std::optional<What> kind_of(const Node& node, const RowsGroup& group) const {
     if (const auto* map = operation_of<Map>(node)) {
-      if (map->known || node.inputs.empty() || map->expression->compute != group.compute) return std::nullopt;
+      if (node.inputs.empty() || map->expression->compute != group.compute) return std::nullopt;
       if (map->domain == group.domain) return What::map;
       return map->domain.elements() == group.rows && keeps_type(map->dtypes, group) ? std::optional{What::map_rows} : std::nullopt;
     }
