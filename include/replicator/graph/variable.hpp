@@ -114,7 +114,11 @@ void require_same(const VariableDeclaration& known, const VariableDeclaration& l
                      declared + " at " + known.where.text() + ": give the two different names or the same " + same};
   };
   const auto type = [](const VariableDeclaration& d) { return std::string{name_of(d.kind)} + " " + d.type.text(); };
-  if (known.type != later.type || known.kind != later.kind) refuse(type(later), type(known), known.type == later.type ? "kind" : "type");
+  // Only local_variables() makes a variable that is trainable and not mirrored.
+  const auto by_scope = [](const VariableDeclaration& d) { return d.kind == VariableKind::replica_local && d.trainable; };
+  if (known.type != later.type) refuse(type(later), type(known), "type");
+  if (known.kind != later.kind)
+    refuse(type(later), type(known), by_scope(known) || by_scope(later) ? "kind: let replica.local_variables() live at both lines or at neither" : "kind");
   if (!(known.initializer == later.initializer)) {
     const bool both_arrays = known.initializer.kind == Initializer::Kind::value && later.initializer.kind == Initializer::Kind::value;
     refuse(both_arrays ? "the values of another array" : later.initializer.text(), known.initializer.text(), "initialiser");

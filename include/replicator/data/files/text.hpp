@@ -41,6 +41,14 @@ struct WindowOptions {
 
 namespace detail {
 
+// The compiler's first line of the error shows F.
+template <class F>
+constexpr bool require_tokenizer() {
+  static_assert(Tokenizer<F>,
+                "replicator: the tokenizer of text_windows() must be callable with a std::string_view and return a std::vector<std::int32_t>; it is F above");
+  return Tokenizer<F>;
+}
+
 class TokenWindows {
  public:
   explicit TokenWindows(const WindowOptions& options) : length_{options.length}, stride_{options.stride == 0 ? options.length : options.stride} {
@@ -101,14 +109,16 @@ inline TableSource<detail::TokenWindows> token_windows(std::vector<std::int32_t>
 // a file that is too short for one is left out. The texts are read and tokenized at once, and their tokens are kept in
 // memory, so make the source outside of the input function: copies share it.
 // Throws as above, and DataError for a file that cannot be read.
-template <Tokenizer F>
+template <class F>
 TableSource<detail::TokenWindows> text_windows(const std::string& path, F&& tokenizer, const WindowOptions& options = {}) {
   detail::TokenWindows windows{options};
-  for (const std::string& file : detail::files_at(path, "files *.txt", [](std::string_view name) { return name.ends_with(".txt"); })) {
-    const io::detail::MappedFile text{file};
-    windows.append(tokenizer(std::string_view{reinterpret_cast<const char*>(text.bytes().data()), text.bytes().size()}), file);
+  if constexpr (detail::require_tokenizer<F>()) {
+    for (const std::string& file : detail::files_at(path, "files *.txt", [](std::string_view name) { return name.ends_with(".txt"); })) {
+      const io::detail::MappedFile text{file};
+      windows.append(tokenizer(std::string_view{reinterpret_cast<const char*>(text.bytes().data()), text.bytes().size()}), file);
+    }
+    windows.require_windows(path);
   }
-  windows.require_windows(path);
   return TableSource<detail::TokenWindows>{std::move(windows), path};
 }
 
