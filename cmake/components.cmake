@@ -211,11 +211,11 @@ function(replicator_wanted result)
   set(${result} ${wanted} PARENT_SCOPE)
 endfunction()
 
-# Engine, kernels and transports compiled once, in several units (compiled/*.cpp). Files that include replicator.hpp
+# Engine, kernels, transports and readers of data compiled once, in several units (compiled/*.cpp). Files that include replicator.hpp
 # then compile several times faster. Includes the other available components. An installed package holds the objects; a
 # project that cannot use those compiles its own, and says why.
 function(replicator_find_compiled)
-  replicator_wanted(wanted onednn ucx pmix)
+  replicator_wanted(wanted onednn ucx pmix jpeg png)
   foreach(component IN LISTS wanted)
     replicator_find_component(${component})
   endforeach()

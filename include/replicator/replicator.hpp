@@ -41,14 +41,11 @@
 #include <replicator/resolve/map_over_replicas.hpp>
 #include <replicator/resolve/nests.hpp>
 
-// Optional parts. The folder of a part is on the include path only if this build has it. The kernels, transports and
-// the engine are compiled here, unless the program links a library that holds them (the CMake target
+// Optional parts. The folder of a part is on the include path only if this build has it. The kernels, transports,
+// readers and the engine are compiled here, unless the program links a library that holds them (the CMake target
 // replicator::compiled).
 #if __has_include(<replicator/with/jpeg.hpp>)
-#include <replicator/with/jpeg.hpp>
-#endif
-#if __has_include(<replicator/with/png.hpp>)
-#include <replicator/with/png.hpp>
+#include <replicator/data/pictures/jpeg.hpp>
 #endif
 #if __has_include(<replicator/with/compiled.hpp>)
 #include <replicator/with/compiled.hpp>

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include <replicator/data/pictures/jpeg_decoder.hpp>
+
 #include "../../examples/support/synthetic.hpp"
 #include "../input/temporary_folder.hpp"
 #include "examples.hpp"

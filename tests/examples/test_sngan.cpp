@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include <replicator/data/pictures/jpeg_decoder.hpp>
 #include <replicator/io/safetensors_file.hpp>
 
 #include "../../examples/support/synthetic.hpp"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/files/cifar.hpp
+// covers: data/files/cifar.hpp data/files/cifar_files.hpp
 #include <algorithm>
 #include <replicator/data/files/cifar.hpp>
+#include <replicator/data/files/cifar_files.hpp>
 
 #include "target.hpp"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/files/csv.hpp
+// covers: data/files/csv.hpp data/files/csv_file.hpp
 #include <replicator/data/files/csv.hpp>
+#include <replicator/data/files/csv_file.hpp>
 
 #include "target.hpp"
 

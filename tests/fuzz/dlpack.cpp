@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes tensors of other frameworks. Their description of the memory must be trusted, so no input may point outside of
 // it. All other fields may be wrong.
-// covers: io/dlpack.hpp
+// covers: io/dlpack.hpp io/dlpack_exchange.hpp
 #include <array>
 #include <memory>
 #include <replicator/io/dlpack.hpp>
+#include <replicator/io/dlpack_exchange.hpp>
 
 #include "target.hpp"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the protobuf message tf.train.Example.
-// covers: data/files/example.hpp
+// covers: data/files/example.hpp data/files/parse_example.hpp
 #include <replicator/data/files/example.hpp>
+#include <replicator/data/files/parse_example.hpp>
 
 #include "target.hpp"
 

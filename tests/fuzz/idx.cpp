@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/files/idx.hpp data/files/stored_rows.hpp io/number_encoding.hpp
+// covers: data/files/idx.hpp data/files/stored_rows.hpp io/number_encoding.hpp data/files/idx_header.hpp
 #include <replicator/data/files/idx.hpp>
+#include <replicator/data/files/idx_header.hpp>
 
 #include "rows.hpp"
 #include "target.hpp"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/pictures/jpeg.hpp data/pictures/crop.hpp data/pictures/resample.hpp
+// covers: data/pictures/jpeg.hpp data/pictures/crop.hpp data/pictures/resample.hpp data/pictures/jpeg_decoder.hpp
 // links: turbojpeg
 #include <replicator/data/pictures/crop.hpp>
 #include <replicator/data/pictures/jpeg.hpp>
+#include <replicator/data/pictures/jpeg_decoder.hpp>
 
 #include "target.hpp"
 

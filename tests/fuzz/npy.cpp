@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/files/npy.hpp data/files/stored_rows.hpp io/number_encoding.hpp io/text_cursor.hpp
+// covers: data/files/npy.hpp data/files/stored_rows.hpp io/number_encoding.hpp io/text_cursor.hpp data/files/npy_header.hpp
 #include <replicator/data/files/npy.hpp>
+#include <replicator/data/files/npy_header.hpp>
 
 #include "rows.hpp"
 #include "target.hpp"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes archives of pictures and labels.
-// covers: data/files/tar.hpp data/files/tar_header.hpp
+// covers: data/files/tar.hpp data/files/tar_header.hpp data/files/tar_samples.hpp
 #include <cstdio>
 #include <replicator/data/files/tar.hpp>
+#include <replicator/data/files/tar_samples.hpp>
 
 #include "target.hpp"
 

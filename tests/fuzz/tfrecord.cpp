@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/files/tfrecord.hpp io/record.hpp
+// covers: data/files/tfrecord.hpp io/record.hpp data/files/record_files.hpp
 #include <algorithm>
+#include <replicator/data/files/record_files.hpp>
 #include <replicator/data/files/tfrecord.hpp>
 
 #include "target.hpp"

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/files/csv.hpp>
+#include <replicator/data/files/csv_file.hpp>
 #include <string>
 #include <tuple>
 #include <vector>

@@ -8,10 +8,16 @@
 
 #include <replicator/data/batch.hpp>
 #include <replicator/data/files/cifar.hpp>
+#include <replicator/data/files/cifar_files.hpp>
 #include <replicator/data/files/example.hpp>
 #include <replicator/data/files/idx.hpp>
+#include <replicator/data/files/idx_header.hpp>
 #include <replicator/data/files/npy.hpp>
+#include <replicator/data/files/npy_header.hpp>
+#include <replicator/data/files/parse_example.hpp>
+#include <replicator/data/files/record_files.hpp>
 #include <replicator/data/files/tar.hpp>
+#include <replicator/data/files/tar_samples.hpp>
 #include <replicator/data/files/tfrecord.hpp>
 #include <replicator/data/transform.hpp>
 

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <replicator/data/files/image_folder.hpp>
+#include <replicator/data/files/scan_image_folder.hpp>
 #include <replicator/data/take.hpp>
 #include <string>
 #include <vector>

@@ -7,7 +7,9 @@
 #include <map>
 #include <numeric>
 #include <replicator/data/alias_table.hpp>
+#include <replicator/data/fill_alias_table.hpp>
 #include <replicator/data/index.hpp>
+#include <replicator/data/index_stages.hpp>
 #include <set>
 #include <vector>
 

@@ -7,8 +7,11 @@
 #include <ranges>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/files/tar.hpp>
+#include <replicator/data/files/tar_samples.hpp>
 #include <replicator/data/pictures/decode_images.hpp>
+#include <replicator/data/pictures/image_decoder.hpp>
 #include <replicator/data/pictures/jpeg.hpp>
+#include <replicator/data/pictures/jpeg_decoder.hpp>
 #include <replicator/data/prefetch.hpp>
 #include <replicator/data/take.hpp>
 #include <span>

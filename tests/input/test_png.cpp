@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/pictures/decode_images.hpp>
+#include <replicator/data/pictures/image_decoder.hpp>
 #include <replicator/data/pictures/png.hpp>
 #include <replicator/io/pictures/png.hpp>
 #include <span>

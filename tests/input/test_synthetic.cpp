@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/pictures/decode_images.hpp>
+#include <replicator/data/pictures/image_decoder.hpp>
+#include <replicator/data/pictures/jpeg_decoder.hpp>
 #include <set>
 #include <string>
 #include <thread>

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/files/text.hpp>
+#include <replicator/data/files/token_windows.hpp>
 #include <set>
 #include <string>
 #include <string_view>

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <replicator/io/dlpack.hpp>
+#include <replicator/io/dlpack_exchange.hpp>
 
 using replicator::AnyArray;
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <replicator/io/dlpack.hpp>
+#include <replicator/io/dlpack_exchange.hpp>
 
 #include "../replicate/deployments.hpp"
 

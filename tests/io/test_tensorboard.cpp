@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <replicator/data/files/record_files.hpp>
 #include <replicator/data/files/tfrecord.hpp>
 #include <replicator/io/event_file.hpp>
 

@@ -16,6 +16,7 @@
 #include <replicator/data/files/table.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/data/index.hpp>
+#include <replicator/data/index_stages.hpp>
 #include <replicator/data/prefetch.hpp>
 #include <replicator/data/transform.hpp>
 #include <replicator/nn/nn.hpp>

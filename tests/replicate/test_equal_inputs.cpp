@@ -11,6 +11,7 @@
 #include <replicator/data/batch.hpp>
 #include <replicator/data/files/table.hpp>
 #include <replicator/data/generator.hpp>
+#include <replicator/data/index_stages.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/replicate/replicator.hpp>
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <replicator/data/files/record_files.hpp>
 #include <replicator/data/files/tfrecord.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/data/take.hpp>

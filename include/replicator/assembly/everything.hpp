@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Includes everything that a program must contain once: the engines, kernels, transports and launchers of this build.
+// Includes everything that a program must contain once: the engines, kernels, transports, launchers and readers of this build.
 // If the folder async/ or elastic/ is missing in the source tree, programs lack that engine.
 #pragma once
 
+#include <replicator/assembly/readers.hpp>
 #include <replicator/collectives/connect/linked_parts.hpp>
 #include <replicator/cpu/kernels.hpp>
 #include <replicator/engine/host_engine.hpp>

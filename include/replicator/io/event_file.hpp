@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code of io/tensorboard.hpp: an event file.
+// The code of tensorboard.hpp: an event file.
 // Source: event.proto, summary.proto and histogram.proto of
 // github.com/tensorflow/tensorboard/tree/master/tensorboard/compat/proto.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code of io/safetensors.hpp.
+// The code of safetensors.hpp: reads and writes the files.
 #pragma once
 
 #include <algorithm>

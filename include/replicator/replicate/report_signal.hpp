@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReportSignal: the code of replicate/report_on_signal.hpp.
+// The code of report_on_signal.hpp: the reports of a process, and the thread that writes them.
 #pragma once
 
 #include <signal.h>

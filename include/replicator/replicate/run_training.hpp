@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code of replicate/train_loop.hpp.
+// The code of train_loop.hpp: what a loop does around its steps.
 #pragma once
 
 #include <unistd.h>

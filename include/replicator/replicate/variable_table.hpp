@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code of replicate/summary.hpp.
+// The code of summary.hpp: lays the table out.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code of replicate/weights.hpp.
+// The code of weights.hpp: loads and saves variables.
 #pragma once
 
 #include <algorithm>

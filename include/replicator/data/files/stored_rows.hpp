@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads an array row by row from a memory-mapped file.
+// Reads an array row by row from a memory-mapped file. load_stored_rows.hpp brings the code.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/io/mapped_file.hpp>
 #include <replicator/io/number_encoding.hpp>
-#include <span>
 #include <string>
-#include <utility>
 
 namespace replicator::data::detail {
 
@@ -21,33 +19,13 @@ struct StoredArray {
   std::size_t begin = 0;  // where the data begin in the file
 };
 
-// Throws DataError unless the file behind its header is exactly this array.
-inline void require_bytes(const std::string& path, std::span<const std::byte> file, const StoredArray& array) {
-  if (array.shape.too_large()) io::detail::refuse(path, array.begin, "the header describes " + array.shape.too_large_text());
-  const std::uint64_t found = file.size() - array.begin;
-  const std::uint64_t bytes = static_cast<std::uint64_t>(array.shape.elements()) * io::detail::size_of(array.stored);
-  if (bytes == found) return;
-  io::detail::refuse(path, array.begin,
-                     "the header describes " + std::string{io::detail::name_of(array.stored)} + array.shape.text() + ", but " + std::to_string(found) +
-                         " bytes follow it" + (bytes > found ? ": the file was cut short" : ""));
-}
-
 // The rows of a stored array.
 template <Element T>
 class StoredRows {
  public:
-  StoredRows(io::detail::MappedFile file, const StoredArray& array)
-      : file_{std::move(file)}, array_{array}, row_{std::span{array.shape.begin() + 1, array.shape.rank() - 1}} {
-    io::detail::require_hold<T>(file_.path(), array.stored);
-  }
+  StoredRows(io::detail::MappedFile file, const StoredArray& array);
   std::int64_t size() const { return array_.shape[0]; }
-  Array<T> operator[](std::int64_t item) const {
-    Array<T> result{row_};
-    const auto count = static_cast<std::size_t>(row_.elements());
-    const std::size_t at = array_.begin + static_cast<std::size_t>(item) * count * io::detail::size_of(array_.stored);
-    io::detail::load(array_.stored, array_.big_endian, file_.bytes().data() + at, result.data(), count);
-    return result;
-  }
+  Array<T> operator[](std::int64_t item) const;
 
  private:
   io::detail::MappedFile file_;

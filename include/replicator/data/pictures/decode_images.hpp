@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes JPEG and PNG files into normalised float32 pictures. The components `jpeg` and `png` hold the decoders.
+// Decodes JPEG and PNG files into normalised float32 pictures. <replicator/replicator.hpp>, or image_decoder.hpp,
+// brings the code; the components `jpeg` and `png` hold the decoders.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <replicator/core/array.hpp>
-#include <replicator/core/philox.hpp>
 #include <replicator/data/files/image_folder.hpp>
-#include <replicator/data/pictures/crop.hpp>
-#include <replicator/data/pictures/picture_decoder.hpp>
-#include <replicator/data/pictures/resample.hpp>
+#include <replicator/data/index.hpp>
+#include <replicator/data/pictures/read_image.hpp>
 #include <replicator/data/stream.hpp>
 #include <replicator/data/worker_pool.hpp>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace replicator::data {
 
@@ -49,6 +48,22 @@ struct DecodeOptions {
 
 namespace detail {
 
+// Decodes, crops and resamples the pictures of a pipeline.
+class ImageDecoder;
+// What the random choices for a picture depend on.
+struct PictureKey {
+  std::uint64_t seed = 0;
+  std::int64_t number = 0;  // the position in the whole job
+};
+// Throws BuildError for impossible options.
+template <class = void>
+std::shared_ptr<ImageDecoder> make_image_decoder(const DecodeOptions& options, int workers);
+// Write float32 [3, height, width] to `image`. Each worker decodes a picture at a time.
+template <class = void>
+void decode_file(ImageDecoder& decoder, int worker, const std::string& path, const PictureKey& key, float* image);
+template <class = void>
+void decode_bytes(ImageDecoder& decoder, int worker, const std::string& name, std::span<const std::byte> file, const PictureKey& key, float* image);
+
 // A source of labelled picture files by position: image_folder(), tar_pictures().
 template <class S>
 concept PictureSource = Indexed<S> && requires(const S& source, std::int64_t position) {
@@ -63,15 +78,7 @@ class DecodedImages : public Stream<DecodedImages<Source>, std::tuple<Array<floa
   using value_type = std::tuple<Array<float>, Array<std::int32_t>>;
 
   DecodedImages(Source folder, const DecodeOptions& options)
-      : folder_{std::move(folder)},
-        options_{checked(options)} {
-    for (int worker = 0; worker < (pool() ? pool()->threads() : 1); ++worker)
-      workers_.push_back({PictureReader{options_.most_pixels}, {}, {}});
-    for (std::size_t c = 0; c < 3; ++c) {
-      normalisation_.gain[c] = 1.0f / (255.0f * options_.stddev[c]);
-      normalisation_.offset[c] = -options_.mean[c] / options_.stddev[c];
-    }
-  }
+      : folder_{std::move(folder)}, size_{options.crop}, decoder_{make_image_decoder(options, pool() ? pool()->threads() : 1)} {}
 
   // Decodes enough pictures at once to keep the pool busy, and returns them in order.
   std::optional<value_type> next() {
@@ -91,7 +98,7 @@ class DecodedImages : public Stream<DecodedImages<Source>, std::tuple<Array<floa
     ahead_.clear();
     const std::int64_t count = left(size);
     if (count == 0) return std::nullopt;
-    value_type batch{Array<float>{Shape{count, 3, options_.crop.height, options_.crop.width}},
+    value_type batch{Array<float>{Shape{count, 3, size_.height, size_.width}},
                      Array<std::int32_t>{Shape{count}}};
     float* const images = std::get<0>(batch).data();
     std::int32_t* const labels = std::get<1>(batch).data();
@@ -112,41 +119,13 @@ class DecodedImages : public Stream<DecodedImages<Source>, std::tuple<Array<floa
   }
 
  private:
-  // The state that a worker reuses between pictures.
-  struct Worker {
-    PictureReader reader;
-    Picture picture;
-    Resampler resample;
-  };
   struct Ahead {
     value_type value;
     std::exception_ptr error;
   };
 
-  static DecodeOptions checked(DecodeOptions options) {
-    const auto refuse = [](const std::string& what) { throw BuildError{"decode_images: " + what}; };
-    const auto [height, width] = options.crop;
-    if (height < 1 || width < 1 || height > 65500 || width > 65500)
-      refuse("the crop has the size " + std::to_string(height) + " x " + std::to_string(width) +
-             "; 1 to 65500 is possible");
-    if (!(options.scale[0] > 0 && options.scale[0] <= options.scale[1] && options.scale[1] <= 1))
-      refuse("scale is {smallest, largest} share of the area, 0 < smallest <= largest <= 1");
-    if (!(options.ratio[0] > 0 && options.ratio[0] <= options.ratio[1]))
-      refuse("ratio is {smallest, largest} width / height, 0 < smallest <= largest");
-    for (const float deviation : options.stddev)
-      if (!(deviation > 0)) refuse("stddev must be above 0");
-    if (options.pad < 0) refuse("pad cannot be negative");
-    if (options.most_pixels < 1) refuse("most_pixels must be above 0");
-    const std::int64_t larger = std::max(height, width);
-    if (options.resize == 0) options.resize = (larger * 256 + 112) / 224;
-    if (options.resize < larger)
-      refuse("resize is " + std::to_string(options.resize) + ", but the crop to be cut from it has a side of " +
-             std::to_string(larger));
-    return options;
-  }
-
   WorkerPool* pool() const { return folder_.index().pool().get(); }
-  std::int64_t image_elements() const { return 3 * options_.crop.height * options_.crop.width; }
+  std::int64_t image_elements() const { return 3 * size_.height * size_.width; }
   std::int64_t left(std::int64_t wanted) const {
     return limit() < 0 ? wanted : std::clamp<std::int64_t>(limit() - position_, 0, wanted);
   }
@@ -157,7 +136,7 @@ class DecodedImages : public Stream<DecodedImages<Source>, std::tuple<Array<floa
     for_each_index(pool(), count, [&](std::int64_t i, int worker) {
       Ahead& ahead = ahead_[static_cast<std::size_t>(i)];
       try {
-        ahead.value = {Array<float>{Shape{3, options_.crop.height, options_.crop.width}}, Array<std::int32_t>{Shape{}}};
+        ahead.value = {Array<float>{Shape{3, size_.height, size_.width}}, Array<std::int32_t>{Shape{}}};
         decode(position_ + i, worker, std::get<0>(ahead.value).data(), *std::get<1>(ahead.value).data());
       } catch (...) {
         ahead.error = std::current_exception();
@@ -165,49 +144,17 @@ class DecodedImages : public Stream<DecodedImages<Source>, std::tuple<Array<floa
     });
   }
 
-  void decode(std::int64_t position, int worker_number, float* image, std::int32_t& label) {
-    Worker& worker = workers_[static_cast<std::size_t>(worker_number)];
+  void decode(std::int64_t position, int worker, float* image, std::int32_t& label) {
     const auto item = folder_(position);
     label = item.label;
-    if constexpr (requires { item.path; }) worker.reader.open(item.path);
-    else worker.reader.open(item.name, item.bytes);
-    // Substream "jpeg" of the picture's number in the whole job; no other user of the seed shares it.
-    PhiloxStream random{folder_.index().seed(), static_cast<std::uint64_t>(item.number), 0x6A706567u};
-    Crop crop = choose(random, worker.reader.height(), worker.reader.width());
-    const bool mirror = options_.train && options_.flip && (random.next() >> 31);
-    const int shrink = worker.reader.decode(largest_shrink(crop), worker.picture);
-    crop = shrunk(crop, shrink, worker.picture.height, worker.picture.width);
-    crop.rows.count = options_.crop.height;
-    crop.columns.count = options_.crop.width;
-    worker.resample(worker.picture, crop.rows, crop.columns, mirror, normalisation_, image);
-  }
-
-  Crop choose(PhiloxStream& random, std::int64_t height, std::int64_t width) const {
-    if (options_.pad == 0)
-      return options_.train ? random_resized_crop(random, height, width, options_.scale, options_.ratio)
-                            : center_crop(height, width, options_.resize, options_.crop.height, options_.crop.width);
-    Crop crop = crop_at(0, 0, height, width);
-    if (options_.train) {
-      crop.rows.shift = below(random, 2 * options_.pad + 1) - options_.pad;
-      crop.columns.shift = below(random, 2 * options_.pad + 1) - options_.pad;
-    }
-    return crop;
-  }
-
-  // JPEG is decoded faster at a reduced size. The largest reduction that leaves at least as many pixels as the result
-  // has.
-  int largest_shrink(const Crop& crop) const {
-    int shrink = 8;
-    while (shrink > 1 && (crop.rows.length < static_cast<double>(shrink * options_.crop.height) ||
-                          crop.columns.length < static_cast<double>(shrink * options_.crop.width)))
-      shrink /= 2;
-    return shrink;
+    const PictureKey key{folder_.index().seed(), item.number};
+    if constexpr (requires { item.path; }) decode_file(*decoder_, worker, item.path, key, image);
+    else decode_bytes(*decoder_, worker, item.name, item.bytes, key, image);
   }
 
   Source folder_;
-  DecodeOptions options_;
-  Normalisation normalisation_{};
-  std::vector<Worker> workers_;
+  DecodeOptions::Size size_;
+  std::shared_ptr<ImageDecoder> decoder_;
   std::deque<Ahead> ahead_;
   std::int64_t position_ = 0;
   bool endless_ = false;

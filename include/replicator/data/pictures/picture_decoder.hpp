@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes a picture file of any format that the program has a decoder for. Each format is a component of its own, and
+// The code of read_image.hpp: decodes a picture file of any format that the program has a decoder for. Each format is a component of its own, and
 // registers its decoder in a slot.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/data/pictures/exif.hpp>
+#include <replicator/data/pictures/read_image.hpp>
 #include <replicator/data/pictures/resample.hpp>
 #include <replicator/io/file.hpp>
 #include <span>
@@ -22,9 +23,6 @@
 namespace replicator::data {
 
 namespace detail {
-
-// The same limit as in Python's PIL, which suspects an attack above it.
-inline constexpr std::int64_t most_picture_pixels = 178'956'970;
 
 // A decoder of one format. Turns pictures upright as their EXIF data say. Reuses its memory between pictures. For one
 // thread at a time.
@@ -144,10 +142,8 @@ class PictureReader {
 
 }  // namespace detail
 
-// Reads a JPEG or PNG picture as bytes of shape [height, width, 3], turned upright as its EXIF data say. What becomes of
-// other colours than 8-bit RGB stands at decode_images().
-// Throws DataError that names the file, also where it claims more than `most_pixels`: before memory is taken for them.
-inline Array<std::uint8_t> read_image(const std::string& path, std::int64_t most_pixels = detail::most_picture_pixels) {
+template <class>
+Array<std::uint8_t> read_image(const std::string& path, std::int64_t most_pixels) {
   detail::PictureReader reader{most_pixels};
   detail::Picture picture;
   reader.open(path);
