@@ -226,7 +226,7 @@ class Replicator {
       bool apart = warned;
       for (int replica = engine->first_replica(); replica < engine->end_replica(); ++replica) {
         const InputContext context = engine->input_context(replica);
-        inputs.push_back(std::make_unique<detail::RangeSource<Range>>(range_of(context)));
+        inputs.push_back(std::make_unique<detail::RangeSource<Range>>(range_of(context), detail::ElementPlace{replica, where}));
         apart = apart || context.tells_replicas_apart();
       }
       if (!apart) warn_of_equal_inputs(*engine, where);
