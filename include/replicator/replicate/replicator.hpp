@@ -54,8 +54,8 @@ void warn_of_equal_inputs(const Engine& engine, Location where) {
                replicas, where.text().c_str());
 }
 
-// Gives the source of one of this host's replicas.
-using SourceOf = std::function<std::unique_ptr<InputSource>(const InputContext&)>;
+// Gives the source of one of this host's replicas. The place is for errors.
+using SourceOf = std::function<std::unique_ptr<InputSource>(const InputContext&, const ElementPlace&)>;
 
 // The input of step `ordinal`. `begin()` is called whenever this host gets other replicas, but not in a replay. `components`:
 // the types of an element's components.
@@ -71,7 +71,7 @@ MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> component
     bool apart = warned;
     for (int replica = engine.first_replica(); replica < engine.end_replica(); ++replica) {
       const InputContext context = engine.input_context(replica);
-      inputs.push_back(source_of(context));
+      inputs.push_back(source_of(context, {replica, where}));
       apart = apart || context.tells_replicas_apart();
     }
     if (!apart) warn_of_equal_inputs(engine, where);
@@ -102,6 +102,8 @@ class Replicator {
   // - input_fn(const InputContext&) is called for each of this host's replicas. It returns an input range of Array<T>
   //   or of tuples of them. An input_fn(const HostContext&) is called once; its elements are dealt to this host's
   //   replicas in turn.
+  // - Elements are read one step ahead. So an input must not depend on the results of the step before: give it those by
+  //   set(), or by a variable (docs/data.md, "Data that depend on results").
   // - step_fn(ReplicaContext&, Tensor<T>...) is traced once for each replica, with one tensor per component of an
   //   element. It returns a tensor, a tuple of tensors, or nothing.
   // - The steps of one Replicator share its variables.
@@ -264,8 +266,8 @@ class Replicator {
   template <class Range, class Begin>
   detail::MakeInputs make_inputs(Begin begin, int ordinal, Location where) {
     return detail::make_inputs(*engine_, ordinal, detail::InputTypes<data::InputValue<Range>>::dtypes(), where, [begin = std::move(begin)] {
-      return [range_of = std::make_shared<decltype(begin())>(begin())](const InputContext& context) -> std::unique_ptr<detail::InputSource> {
-        return std::make_unique<detail::RangeSource<Range>>((*range_of)(context));
+      return [range_of = std::make_shared<decltype(begin())>(begin())](const InputContext& context, const detail::ElementPlace& place) -> std::unique_ptr<detail::InputSource> {
+        return std::make_unique<detail::RangeSource<Range>>((*range_of)(context), place);
       };
     });
   }

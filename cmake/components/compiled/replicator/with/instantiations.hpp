@@ -21,6 +21,7 @@ REPLICATOR_TEMPLATE void detail::refuse_replica<>(int, int, int, int);
 REPLICATOR_TEMPLATE detail::GraphAnchor::Slot* detail::GraphAnchor::new_place<>();
 REPLICATOR_TEMPLATE void nn::detail::refuse_option<>(const char*, const char*, double, const char*);
 REPLICATOR_TEMPLATE std::unique_ptr<detail::Engine> detail::make_engine<>(Deployment&&);
+REPLICATOR_TEMPLATE void detail::rethrow_with<>(const detail::ElementPlace&);
 REPLICATOR_TEMPLATE void detail::add_results<>(Graph&, const std::vector<AnyTensor>&);
 REPLICATOR_TEMPLATE void detail::refuse_stale_tensor<>(const detail::GraphIsGone&, Location);
 REPLICATOR_TEMPLATE void detail::warn_of_equal_inputs<>(const detail::Engine&, Location);
