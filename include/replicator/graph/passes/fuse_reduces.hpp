@@ -57,7 +57,7 @@ class ReduceFusion {
   void place(std::uint32_t index) {
     const auto& node = graph_.node(index);
     const auto* map = operation_of<Map>(node);
-    if (!map || map->known) return;
+    if (!map) return;
     std::optional<std::uint32_t> last;
     for (const auto input : node.inputs)
       if (const auto reduce = reduce_of(input)) last = std::max(last.value_or(0), *reduce);
