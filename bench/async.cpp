@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include <replicator/replicate/parse_devices.hpp>
 #include <replicator/replicator.hpp>
 namespace rp = replicator;
 

@@ -22,7 +22,7 @@
 #include <replicator/devices/kernel_choice.hpp>
 #include <replicator/graph/choose_kernel.hpp>
 #include <replicator/graph/kernel.hpp>
-#include <replicator/replicate/device_name.hpp>
+#include <replicator/replicate/parse_devices.hpp>
 #include <replicator/replicator.hpp>
 #include <replicator/runtime/arena.hpp>
 #include <replicator/runtime/queue.hpp>

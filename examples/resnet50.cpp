@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <replicator/io/file.hpp>
 #include <replicator/replicator.hpp>
 
 #include "support/not_negative.hpp"

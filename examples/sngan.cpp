@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <replicator/io/file.hpp>
 #include <replicator/io/pictures/png.hpp>
 #include <replicator/io/tensorboard.hpp>
 #include <replicator/models/sngan.hpp>

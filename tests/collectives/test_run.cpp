@@ -146,8 +146,10 @@ int check_pieces(const rc::CollectiveSpec& spec, const rc::Schedule& schedule) {
         collective->give(piece + 1);
         if (piece + 1 == collective->pieces()) break;
         const auto patience = soon();
-        while (collective->received() <= piece && rt::Clock::now() < patience)
+        while (collective->received() <= piece && rt::Clock::now() < patience) {
           if (collective->advance()) throw replicator::Error{"finished before all was given"};
+          std::this_thread::yield();  // threads outnumber cores
+        }
         if (collective->received() <= piece) throw replicator::Error{"a piece waits for those behind it"};
         for (std::size_t at = from; at < wanted.size(); at += block)
           if (std::memcmp(collective->output() + at * sizeof(float), wanted.data() + at, bytes) != 0) throw replicator::Error{"a piece has other bits"};
@@ -189,7 +191,7 @@ TEST_CASE("a large all-reduce has the bits of the tree, in many pieces or in one
 TEST_CASE("inputs may be written piece by piece, and the output of a piece is there before the next one is given") {
   for (const int ranks : cases({1, 2, 3, 5}, {1, 3}))
     for (const auto kind : {rc::Kind::all_reduce, rc::Kind::all_gather, rc::Kind::reduce_scatter, rc::Kind::broadcast})
-      for (const std::int64_t elements : {100, 10007}) {
+      for (const std::int64_t elements : {100, 5003}) {
         auto spec = spec_of(kind, elements);
         spec.root = kind == rc::Kind::broadcast ? 3 : 0;
         spec.piecewise = true;

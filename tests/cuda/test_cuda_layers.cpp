@@ -385,6 +385,22 @@ TEST_CASE("random numbers: uniform ones have the CPU's bits, normal ones its val
     }
 }
 
+TEST_CASE("random numbers of a fixed replica are those that it draws itself, with the CPU's bits") {
+  if (!gpu_is_here()) return;
+  constexpr std::uint32_t stream = (1u << 31) + 1;
+  for (const auto dtype : {DType::float32, DType::float64}) {
+    const TensorType type{dtype, {1000}};
+    check_same(Random{Distribution::uniform, type, stream, 3}, {});
+    check_same(Random{Distribution::normal, type, stream, 3}, {}, dtype == DType::float32 ? 2e-6 : 1e-14);
+    const auto same = [&](std::int32_t a, std::int32_t b) {
+      const auto draw = [&](std::int32_t of_replica) { return run_kernel_on(DeviceKind::cuda, Random{Distribution::uniform, type, stream, of_replica}, {})[0]; };
+      return std::memcmp(draw(a).data(), draw(b).data(), type.bytes()) == 0;
+    };
+    CHECK(same(static_cast<std::int32_t>(context.replica), -1));
+    CHECK_FALSE(same(3, -1));
+  }
+}
+
 TEST_CASE("the largest elements, cumulative sums and resized images give the CPU's bits") {
   if (!gpu_is_here()) return;
   for (const auto dtype : every_dtype)

@@ -11,6 +11,7 @@
 
 #include <replicator/cuda/expressions/expression_source.hpp>
 #include <replicator/cuda/libraries/nvrtc.hpp>
+#include <replicator/graph/passes/fuse_reduces.hpp>
 #include <replicator/graph/passes/optimise.hpp>
 #include <replicator/replicator.hpp>
 
@@ -56,13 +57,15 @@ void check_both_compile(const Expression& expression, const std::optional<cuda::
         "ELF");
 }
 
-// Of the Maps and Reduces of a graph, as it runs; Maps may also be merged.
-void add_sources(const Graph& traced, std::set<std::string>& sources, bool merged = false) {
-  for_each_request(optimise(traced), [&](const Node& node, const KernelRequest& request) {
+// Of the Maps and Reduces of a graph that will run; Maps may also be merged.
+void add_sources(const Graph& graph, std::set<std::string>& sources, bool merged = false) {
+  for_each_request(graph, [&](const Node& node, const KernelRequest& request) {
     std::optional<cuda::ExpressionSource> source;
     if (const auto* map = operation_of<Map>(node)) {
       source = cuda::map_source(*map->expression, cuda::plan_of(*map, request).operands, map->dtypes);
       if (source && merged) sources.insert(cuda::merged_map_source(*source, map->expression->compute));
+    } else if (const auto* fused = operation_of<FusedReduce>(node)) {
+      source = cuda::reduce_source(fused->reduce.kind, *fused->reduce.expression, cuda::plan_of(*fused, request), *fused->epilogue, fused->dtypes);
     } else if (const auto* reduce = operation_of<Reduce>(node)) {
       const auto plan = cuda::plan_of(*reduce, request);
       source = cuda::reduce_source(reduce->kind, *reduce->expression, plan, reduce->dtypes);
@@ -207,6 +210,35 @@ TEST_CASE("a reduction loads 16 bytes at a time where rows, or rows of columns, 
   CHECK(lanes(DType::float32, {1000, 4}, 0) == 1);  // too few columns: its elements lie far apart
 }
 
+TEST_CASE("the source of a reduction with an epilogue computes it from the results, and reads what else it needs") {
+  Expression sums;
+  sums.inputs = 1;
+  sums.outputs = {sums.input(0)};
+  Expression epilogue;
+  epilogue.inputs = 3;
+  const auto mean = epilogue.apply(ScalarOp::divide, epilogue.input(0), epilogue.constant(8));
+  epilogue.outputs = {mean, epilogue.apply(ScalarOp::multiply_add, mean, epilogue.input(1), epilogue.input(2))};
+  const Shape domain{1000, 64};
+  const FusedReduce fused{{ReduceKind::sum, std::make_shared<const Expression>(sums), {0}, domain, {DType::float32}}, std::make_shared<const Expression>(epilogue), {{64}, {64}}, {DType::float32, DType::bfloat16}};
+  const AnyOperation operation{fused};
+  const TensorType inputs[] = {{DType::float32, domain}, {DType::bfloat16, {64}}, {DType::float32, {1}}};
+  const auto outputs = operation.infer_shape(inputs);
+  const Layout offered[3];
+  const auto plan = cuda::plan_of(fused, {operation, inputs, outputs, offered});
+  const auto source = cuda::reduce_source(ReduceKind::sum, sums, plan, epilogue, fused.dtypes);
+  check_compiles(source);
+  CHECK(source->lanes == 4);  // the bfloat16 is not among what is reduced
+  CHECK_THAT(source->text, Catch::Contains("finish(long long index, const float* results) const {\n"
+                                           "    const float v0 = results[0];\n"
+                                           "    const float v1 = __uint_as_float(0x41000000u);\n"
+                                           "    const float v2 = quotient(v0, v1);\n"
+                                           "    const float v3 = load<float>(x1, index);\n"
+                                           "    const float v4 = load<float>(x2, 0);\n"
+                                           "    const float v5 = fused_multiply_add(v2, v3, v4);\n"
+                                           "    cuda::store(y0, index, v2);\n"
+                                           "    cuda::store(y1, index, v5);\n"));
+}
+
 TEST_CASE("a division by an extent is exact") {
   PhiloxStream random{7, 0};
   const auto quotient = [](std::uint32_t n, std::int64_t extent) {  // rtc/divider.cuh
@@ -304,7 +336,7 @@ TEST_CASE("NVRTC compiles all that training a ResNet-50 asks for, one source for
     const auto logits = models::resnet(replica, images, 50, {.classes = 10});
     const auto loss = mean(softmax_cross_entropy(logits, labels, {.label_smoothing = 0.1}));
     nn::lars({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
-    add_sources(replica.graph(), sources);
+    add_sources(passes::fuse_reduces(optimise(replica.graph())).graph, sources);
     return std::tuple{loss, accuracy(logits, labels)};
   });
   CHECK(sources.size() > 20);
@@ -321,7 +353,7 @@ TEST_CASE("NVRTC compiles the update of every optimizer, alone and merged") {
     (void)repl.replicate(input_fn, [&](ReplicaContext& replica, Tensor<float> x) {
       const auto loss = mean(tanh(nn::linear(replica, nn::layer_norm(replica, x, "norm"), "fc", {.features = 3})));
       optimizer.minimize(replica, loss);
-      add_sources(replica.graph(), sources, true);
+      add_sources(optimise(replica.graph()), sources, true);
       return loss;
     });
   };

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include <replicator/io/safetensors.hpp>
+#include <replicator/io/safetensors_file.hpp>
 #include <replicator/rl/offscreen.hpp>
 
 #include "../input/temporary_folder.hpp"

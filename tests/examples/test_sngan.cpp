@@ -6,7 +6,7 @@
 #include <string>
 
 #include <replicator/data/pictures/jpeg_decoder.hpp>
-#include <replicator/io/safetensors.hpp>
+#include <replicator/io/safetensors_file.hpp>
 
 #include "../../examples/support/synthetic.hpp"
 #include "../input/temporary_folder.hpp"

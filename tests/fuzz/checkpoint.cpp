@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes checkpoints with correct checksums: their metadata, in a file and in the hand-over between processes.
-// covers: engine/state/checkpoint.hpp engine/state/snapshot.hpp io/safetensors.hpp
+// covers: engine/state/checkpoint.hpp engine/state/snapshot.hpp io/safetensors_file.hpp
 #include <replicator/engine/state/snapshot.hpp>
 
 #include "metadata.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: replicate/device_name.hpp core/parse.hpp
-#include <replicator/replicate/device_name.hpp>
+// covers: replicate/parse_devices.hpp core/parse.hpp
+#include <replicator/replicate/parse_devices.hpp>
 
 #include "target.hpp"
 

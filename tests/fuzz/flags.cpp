@@ -4,6 +4,7 @@
 // covers: core/nearest_word.hpp collectives/algorithms/all_reduces.hpp
 #include <replicator/collectives/algorithms/all_reduces.hpp>
 #include <replicator/replicate/deployment.hpp>
+#include <replicator/replicate/deployment_flags.hpp>
 
 #include "target.hpp"
 

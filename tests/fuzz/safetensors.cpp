@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes weight files, and their headers alone.
-// covers: io/safetensors.hpp io/safetensors_header.hpp io/json/json_reader.hpp io/text_cursor.hpp
-#include <replicator/io/safetensors.hpp>
+// covers: io/safetensors_file.hpp io/safetensors_header.hpp io/json/json_reader.hpp io/text_cursor.hpp
+#include <replicator/io/safetensors_file.hpp>
 
 #include "safetensors_file.hpp"
 

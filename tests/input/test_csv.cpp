@@ -141,6 +141,9 @@ TEST_CASE("what is wrong in a CSV file is said with the line") {
   CHECK_THROWS_WITH(data::csv<float>(path, {"x"}), path + ": two columns are named \"x\": ask for a number");
   CHECK_THROWS_WITH(data::csv<float>(path, {3}), path + ": there is no column 3: the first line has 3 columns, counted from 0");
   CHECK_THROWS_WITH(data::csv<float>(path, {-1}), Contains("there is no column -1"));
+  const std::string empty = ": a column was asked for by an empty name: give its name, or its number from 0, which also finds a column without a name";
+  CHECK_THROWS_WITH(data::csv<float>(path, {""}), path + empty);
+  CHECK_THROWS_WITH(data::csv_column<float>(path, "", {.header = false}), path + empty);
   CHECK_THROWS_WITH(data::csv<float>(path, {"x"}, {.header = false}), Contains("has a name, but .header = false says that the file names none"));
 }
 

@@ -21,7 +21,7 @@
 #include <replicator/data/files/tar_samples.hpp>
 #include <replicator/data/files/tfrecord.hpp>
 #include <replicator/engine/replay/recording.hpp>
-#include <replicator/io/safetensors.hpp>
+#include <replicator/io/safetensors_file.hpp>
 
 #include "format_files.hpp"
 #include "temporary_folder.hpp"

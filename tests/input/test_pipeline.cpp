@@ -214,7 +214,7 @@ TEST_CASE("an element without memory is refused by a batch and by a step") {
   const auto empty = [](std::int64_t) { return Array<float>{}; };
   auto batches = data::from_generator(empty) | data::batch(2);
   CHECK_THROWS_WITH(batches.next(), Contains("array without memory"));
-  replicator::detail::RangeSource source{data::from_generator([one = scalar(1)](std::int64_t) mutable { return std::move(one); })};
+  replicator::detail::RangeSource source{data::from_generator([one = scalar(1)](std::int64_t) mutable { return std::move(one); }), {}};
   CHECK(source.next());
   CHECK_THROWS_WITH(source.next(), Contains("made without a shape (`rp::Array<float>{}`) or moved from"));
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <replicator/io/tensorboard.hpp>
+#include <replicator/io/event_file.hpp>
 
 #include "../input/temporary_folder.hpp"
 #include "../support/folders.hpp"

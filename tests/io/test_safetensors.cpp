@@ -7,7 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <replicator/core/philox.hpp>
-#include <replicator/io/safetensors.hpp>
+#include <replicator/io/safetensors_file.hpp>
 #include <string>
 #include <vector>
 

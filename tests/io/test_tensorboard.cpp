@@ -11,7 +11,7 @@
 
 #include <replicator/data/files/record_files.hpp>
 #include <replicator/data/files/tfrecord.hpp>
-#include <replicator/io/tensorboard.hpp>
+#include <replicator/io/event_file.hpp>
 
 #include "../input/temporary_folder.hpp"
 

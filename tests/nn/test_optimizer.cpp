@@ -260,7 +260,7 @@ TEST_CASE("a loss that is no number, no variable, or options that cannot be are 
   const auto local = problem.replica.variable<float>("local", {}, rp::Initializer::ones(), {rp::VariableKind::replica_local});
   CHECK_THROWS_WITH(nn::sgd({}).minimize(problem.replica, local.read() * 2.0f, {local}),
                     Contains("minimize at test_optimizer.cpp:") && Contains("was given \"local\", declared at test_optimizer.cpp:") &&
-                        Contains("only mirrored variables can be trained"));
+                        Contains("only mirrored variables can be trained on all replicas; declare it without VariableKind::replica_local, or"));
   CHECK_THROWS_WITH(nn::sgd({.nesterov = true}), Contains("nesterov needs a momentum"));
 }
 

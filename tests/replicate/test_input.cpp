@@ -4,6 +4,7 @@
 
 #include <list>
 #include <optional>
+#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -15,6 +16,7 @@
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/resolve/collective_calls.hpp>
 
+#include "../support/told.hpp"
 #include "deployments.hpp"
 
 namespace test_input {
@@ -71,7 +73,9 @@ TEST_CASE("all replicas stop together when the first input ends") {
     CHECK(steps == 3);
     CHECK(train.steps_done() == 3);
     CHECK(train.finished());
-    CHECK(error_of([&] { train.step(); }) == "the input has ended after 3 steps: ask finished() before another step");
+    const auto line = std::source_location::current();
+    const auto refused = error_of([&] { train.step(line); });
+    CHECK(refused == "step at " + Location{line}.text() + ": the input has ended after 3 steps: ask finished() before another step");
   }
 }
 
@@ -129,6 +133,7 @@ TEST_CASE("replicas may have elements of different shapes, as long as they contr
 TEST_CASE("an error of the input arrives at the step that needs the element, not earlier") {
   for (const int devices : {1, 2}) {
     Replicator repl{on_devices(2, devices)};
+    const auto line = std::source_location::current();
     auto train = repl.replicate(
         [](const InputContext& ctx) {
           return data::from_generator([ctx](std::int64_t i) {
@@ -139,25 +144,42 @@ TEST_CASE("an error of the input arrives at the step that needs the element, not
         [](ReplicaContext& replica, Tensor<float> x) {
           auto w = replica.variable<float>("w", {}, Initializer::zeros());
           w.assign(w.read() + all_reduce(x + 1.0f, Reduction::sum));
-        });
+        },
+        {}, line);
     train.step();
     train.step();
     CHECK_FALSE(train.finished());
     CHECK_THROWS_AS(train.step(), DataError);
-    CHECK(error_of([&] { train.step(); }) == "photos/7.jpg is truncated");
+    CHECK(error_of([&] { train.step(); }) ==
+          "photos/7.jpg is truncated (element 2 of the input of replica 1, given to replicate at " + Location{line}.text() + ")");
     CHECK(train.steps_done() == 2);
     CHECK(repl.value("w").as<float>()[0] == 2 * (1 + 2));
   }
 }
 
-TEST_CASE("an input that fails at its first element fails in replicate") {
+TEST_CASE("an input that fails at its first element fails in replicate; the program's own exceptions keep their type, and stderr says the place") {
+  const TemporaryFolder folder;
   Replicator repl{on_devices(1, 1)};
-  CHECK_THROWS_AS(repl.replicate(
-                      [](const InputContext&) {
-                        return data::from_generator([]() -> Array<float> { throw std::out_of_range{"no"}; });
-                      },
-                      total),
-                  std::out_of_range);
+  const auto line = std::source_location::current();
+  const auto told = test::told(folder, [&] {
+    CHECK_THROWS_AS(repl.replicate(
+                        [](const InputContext&) {
+                          return data::from_generator([]() -> Array<float> { throw std::out_of_range{"no"}; });
+                        },
+                        total, {}, line),
+                    std::out_of_range);
+  });
+  CHECK(told == "replicator: element 0 of the input of replica 0, given to replicate at " + Location{line}.text() + ", threw: no\n");
+}
+
+TEST_CASE("an exception of the program that is derived from DataError keeps its type") {
+  struct Torn : DataError {
+    using DataError::DataError;
+  };
+  Replicator repl{on_devices(1, 1)};
+  const auto torn = [](const InputContext&) { return data::from_generator([]() -> Array<float> { throw Torn{"page 7"}; }); };
+  const TemporaryFolder folder;
+  CHECK_THAT(test::told(folder, [&] { CHECK_THROWS_AS(repl.replicate(torn, total), Torn); }), Catch::Contains("of the input of replica 0") && Catch::EndsWith("threw: page 7\n"));
 }
 
 TEST_CASE("an empty input names its replica") {

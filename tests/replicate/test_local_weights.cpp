@@ -103,9 +103,18 @@ TEST_CASE("mirrored variables and steps without local ones are refused with name
       nn::sgd({}).minimize(replica, w.read() * 1.0f);
     });
   });
-  CHECK_THAT(averaging, Catch::Contains("which is replica_local") && Catch::Contains("or train it by nn::local(optimizer)"));
+  CHECK_THAT(averaging, Catch::Contains("which is replica_local because replica.local_variables() was alive there: only mirrored variables can be trained on all "
+                                        "replicas; declare it outside that scope, or train it by nn::local(optimizer)"));
   CHECK_THAT(error_of([&] { repl.replicate([](ReplicaContext& replica) { nn::average_over_replicas(replica, "net"); }); }),
              Catch::Contains("average_over_replicas at test_local_weights.cpp:") && Catch::Contains("found no replica-local floating variable below \"net\""));
+}
+
+TEST_CASE("a step that forgets local_variables() for a variable of another step is told of it") {
+  Replicator repl{on_devices(2, 1)};
+  auto train = repl.replicate(local_step);
+  const auto other = error_of([&] { repl.replicate([](ReplicaContext& replica) { return sum(replica.variable<float>("w", {2}, Initializer::zeros()).read()); }); });
+  CHECK_THAT(other, Catch::Contains("was asked for as mirrored float32[2] at test_local_weights.cpp:") && Catch::Contains("declared as replica_local float32[2] at") &&
+                        Catch::EndsWith("the same kind: let replica.local_variables() live at both lines or at neither"));
 }
 
 }  // namespace test_local_weights

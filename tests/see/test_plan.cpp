@@ -27,6 +27,7 @@
 #include <replicator/ops/matmul.hpp>
 #include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/parse_devices.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/resolve/collective_calls.hpp>
 #include <replicator/resolve/resolution_dot.hpp>

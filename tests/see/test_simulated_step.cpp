@@ -12,6 +12,7 @@
 #include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/parse_devices.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/resolve/collective_calls.hpp>
 

@@ -7,6 +7,13 @@
 #include <replicator/collectives/connect/linked_parts.hpp>
 #include <replicator/cpu/kernels.hpp>
 #include <replicator/engine/host_engine.hpp>
+#include <replicator/io/event_file.hpp>
+#include <replicator/io/safetensors_file.hpp>
+#include <replicator/replicate/deployment_flags.hpp>
+#include <replicator/replicate/report_signal.hpp>
+#include <replicator/replicate/run_training.hpp>
+#include <replicator/replicate/variable_table.hpp>
+#include <replicator/replicate/weights_file.hpp>
 #include <replicator/runtime/plan/planner.hpp>
 
 #if __has_include(<replicator/async/async_engine.hpp>)

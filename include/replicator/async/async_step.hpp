@@ -61,9 +61,9 @@ class AsyncStep final : public StepDriver, private RunningStep {
     }
   }
 
-  StepResults run(Location) override {
+  StepResults run(Location where) override {
     require_outside_step();
-    if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
+    if (finished_) throw BuildError{"step at " + where.text() + ": the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     host_.failure().answer();
     host_.failure().kept([this] {
       if (running_steps_.begin(*this)) programs_->copies().pull_unchanging();

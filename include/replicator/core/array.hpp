@@ -26,6 +26,17 @@ using AlignedBytes = std::unique_ptr<std::byte, AlignedDelete>;
 inline AlignedBytes aligned_bytes(std::size_t bytes) {
   return AlignedBytes{static_cast<std::byte*>(::operator new (bytes ? bytes : 1, std::align_val_t{buffer_alignment}))};
 }
+
+// Throws BuildError for an array that was read as another element type.
+template <class = void>
+[[noreturn]] void refuse_element(const TensorType& type, DType read_as) {
+  throw BuildError{"an array of " + type.text() + " was read as " + std::string{name_of(read_as)}};
+}
+// Throws BuildError for another number of values than the shape has.
+template <class = void>
+[[noreturn]] void refuse_count(const Shape& shape, std::size_t found) {
+  throw BuildError{"an array of shape " + shape.text() + " needs " + std::to_string(shape.elements()) + " values, found " + std::to_string(found)};
+}
 }  // namespace detail
 
 class AnyArray {
@@ -38,6 +49,7 @@ class AnyArray {
   // An array over `type.bytes()` bytes at `data`, without a copy. `data` must be aligned for the element type. The
   // array, and any array moved from it, holds `owner`. Without an owner the caller keeps the memory alive.
   // Throws BuildError for a null pointer and for memory that is not aligned.
+  template <class = void>
   static AnyArray borrow(TensorType type, void* data, std::shared_ptr<const void> owner = nullptr) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(type.dtype) == 0;
     if (!data || !aligned)
@@ -86,8 +98,7 @@ class AnyArray {
   std::size_t elements() const { return bytes_ ? static_cast<std::size_t>(type_.shape.elements()) : 0; }
   template <Element T>
   void check() const {
-    if (type_.dtype != dtype_of<T>)
-      throw BuildError{"an array of " + type_.text() + " was read as " + std::string{name_of(dtype_of<T>)}};
+    if (type_.dtype != dtype_of<T>) detail::refuse_element(type_, dtype_of<T>);
   }
 
   TensorType type_;
@@ -102,9 +113,7 @@ class Array {
   explicit Array(Shape shape) : any_{TensorType{dtype_of<T>, shape}} {}
   // Throws BuildError unless `values` has shape.elements() values.
   Array(Shape shape, std::span<const T> values) : Array{shape} {
-    if (static_cast<std::int64_t>(values.size()) != shape.elements())
-      throw BuildError{"an array of shape " + shape.text() + " needs " + std::to_string(shape.elements()) +
-                       " values, found " + std::to_string(values.size())};
+    if (static_cast<std::int64_t>(values.size()) != shape.elements()) detail::refuse_count(shape, values.size());
     if (!values.empty()) std::memcpy(any_.data(), values.data(), values.size_bytes());
   }
   Array(Shape shape, std::initializer_list<T> values) : Array{shape, std::span<const T>{values.begin(), values.size()}} {}

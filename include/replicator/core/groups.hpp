@@ -114,14 +114,16 @@ inline void require_grid(int replicas, int columns, Location where) {
 // Arranges the replicas as a grid, row by row. Replica r is in row r / columns and column r % columns. Each row is a
 // group.
 // Throws BuildError unless `columns` divides `replicas`.
-inline Groups group_rows(int replicas, int columns, std::source_location where = std::source_location::current()) {
+template <class = void>
+Groups group_rows(int replicas, int columns, std::source_location where = std::source_location::current()) {
   detail::require_grid(replicas, columns, where);
   std::vector<std::vector<int>> rows(static_cast<std::size_t>(replicas / columns));
   for (int replica = 0; replica < replicas; ++replica) rows[static_cast<std::size_t>(replica / columns)].push_back(replica);
   return Groups{std::move(rows)};
 }
 // The columns of the same grid as groups. Throws BuildError unless `columns` divides `replicas`.
-inline Groups group_columns(int replicas, int columns, std::source_location where = std::source_location::current()) {
+template <class = void>
+Groups group_columns(int replicas, int columns, std::source_location where = std::source_location::current()) {
   detail::require_grid(replicas, columns, where);
   std::vector<std::vector<int>> all(static_cast<std::size_t>(columns));
   for (int replica = 0; replica < replicas; ++replica) all[static_cast<std::size_t>(replica % columns)].push_back(replica);

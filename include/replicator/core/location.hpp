@@ -21,6 +21,7 @@ struct Location {
   constexpr Location(const char* file_name, std::uint32_t line_number) : file{file_name}, line{line_number} {}
 
   // "train.cpp:31", without the folders.
+  template <class = void>
   std::string text() const {
     std::string_view name{file};
     if (const auto slash = name.rfind('/'); slash != std::string_view::npos) name.remove_prefix(slash + 1);

@@ -32,7 +32,8 @@ enum class LineEnds {
 
 // `text` with control characters (C0, DEL and C1) and bytes that are not UTF-8 written as \x1b, say. Of a text with more than
 // `longest` bytes the middle is left out: " ... " stands there.
-inline std::string printable(std::string_view text, std::size_t longest = 255, LineEnds line_ends = LineEnds::escape) {
+template <class = void>
+std::string printable(std::string_view text, std::size_t longest = 255, LineEnds line_ends = LineEnds::escape) {
   static constexpr char digits[] = "0123456789abcdef";
   if (text.size() > longest) {
     std::size_t first = longest - longest / 3, last = text.size() - longest / 3;

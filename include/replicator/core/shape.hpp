@@ -59,6 +59,7 @@ class Shape {
     return product;
   }
   // "a tensor of shape [1099511627776, 1099511627776] has more than 2^59 - 1 elements: one of these extents must be wrong"
+  template <class = void>
   std::string too_large_text() const {
     return "a tensor of shape " + text() + " has more than 2^59 - 1 elements: one of these extents must be wrong";
   }
@@ -85,6 +86,7 @@ class Shape {
   }
 
   // "[16, 3, 224, 224]"
+  template <class = void>
   std::string text() const {
     std::string result = "[";
     for (std::size_t axis = 0; axis < rank_; ++axis) result += (axis ? ", " : "") + std::to_string(extents_[axis]);
@@ -108,6 +110,7 @@ class Shape {
     if (axis < -rank || axis >= rank) refuse(axis);
     return static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
   }
+  template <class = void>
   [[noreturn, gnu::noinline]] void refuse(std::int64_t axis) const {
     throw BuildError{"asked for axis " + std::to_string(axis) + " of the shape " + text() + ", which has " + std::to_string(rank_) +
                      ": axes count from 0, or from -1 at the end"};
@@ -119,7 +122,8 @@ class Shape {
 
 // NumPy's broadcasting: shapes align at the right, and extents must be equal or one of them 1. Empty if they do not
 // fit.
-inline std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
+template <class = void>
+std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
   const std::size_t rank = a.rank() > b.rank() ? a.rank() : b.rank();
   Shape result;
   for (std::size_t axis = 0; axis < rank; ++axis) {
@@ -138,6 +142,7 @@ struct TensorType {
 
   std::size_t bytes() const { return static_cast<std::size_t>(shape.elements()) * size_of(dtype); }
   // "float32[16, 10]"
+  template <class = void>
   std::string text() const { return std::string{name_of(dtype)} + shape.text(); }
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };

@@ -2,7 +2,7 @@
 // Includes all CPU kernels that need no library.
 #pragma once
 
-#include <replicator/cpu/adam_map.hpp>
+#include <replicator/cpu/adam_update.hpp>
 #include <replicator/cpu/attention.hpp>
 #include <replicator/cpu/convolution.hpp>
 #include <replicator/cpu/copy.hpp>

@@ -5,6 +5,7 @@
 #include <replicator/cuda/convolution.cuh>
 #include <replicator/cuda/cumulative_sum.cuh>
 #include <replicator/cuda/device.cuh>
+#include <replicator/cuda/expressions/fused_reduce.cuh>
 #include <replicator/cuda/expressions/map.cuh>
 #include <replicator/cuda/expressions/reduce.cuh>
 #include <replicator/cuda/fused_convolution.cuh>

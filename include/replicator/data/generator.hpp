@@ -69,7 +69,8 @@ class Generator : public Stream<Generator<F>, typename ResultOf<F>::type> {
 }  // namespace detail
 
 // Elements f(0), f(1), ... (this input can seek) or f(), f(), ... Each is an Array<T>, a std::tuple of them, or a
-// std::optional of one of these. std::nullopt ends the input.
+// std::optional of one of these. std::nullopt ends the input. A step's element is asked for while the step before it
+// still computes.
 template <class F>
 auto from_generator(F f) {
   constexpr bool callable = std::invocable<F&, std::int64_t> || std::invocable<F&>;

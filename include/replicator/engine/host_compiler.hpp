@@ -93,6 +93,7 @@ class HostCompiler {
     options.kind = deployment_.devices[0].kind;
     options.fuse_rows.wanted = has_kernel(kernels<Rows>::slot, *options.kind);
     options.fuse_rows.column_sums = deployment_.threads_per_device == 1;
+    options.fuse_reduces = has_kernel(kernels<FusedReduce>::slot, *options.kind);
     return options;
   }
   // Options for a step of all processes, with the exchanges that resolution needs.

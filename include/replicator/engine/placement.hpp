@@ -13,6 +13,7 @@
 #include <replicator/job/contribution.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/deployment.hpp>
+#include <replicator/replicate/parse_devices.hpp>
 
 namespace replicator::detail {
 

@@ -52,7 +52,7 @@ class ReadAheadStep final : public StepDriver {
 
   StepResults run(Location where) override {
     host_.require_outside_step("step()");
-    if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
+    if (finished_) throw BuildError{"step at " + where.text() + ": the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     if (input_error_) {
       host_.failure().alone(input_error_);
       std::rethrow_exception(input_error_);

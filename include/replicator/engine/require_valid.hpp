@@ -15,6 +15,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/core/parse.hpp>
 #include <replicator/replicate/deployment.hpp>
+#include <replicator/replicate/deployment_flags.hpp>
 
 namespace replicator::detail {
 

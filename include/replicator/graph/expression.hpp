@@ -101,6 +101,7 @@ struct Expression {
   static constexpr std::size_t most_instructions = 1 << 15;  // then the numbers that kernels give to values and constants fit 16 bits
 
   // Returns the number of the instruction, or of an equal one that exists. Throws BuildError beyond most_instructions.
+  template <class = void>
   std::uint16_t append(ScalarInstruction instruction) {
     for (std::size_t i = 0; i < code.size(); ++i)
       if (code[i] == instruction) return static_cast<std::uint16_t>(i);
@@ -126,6 +127,7 @@ struct Expression {
     v("code", code_words());
     v("outputs", outputs);
   }
+  template <class = void>
   std::vector<std::uint64_t> code_words() const {
     std::vector<std::uint64_t> words;
     words.reserve(2 * code.size());

@@ -15,7 +15,8 @@ namespace replicator::detail {
 
 // The part of an expression that computes `outputs`, and the inputs that it still reads. Its inputs are renumbered in that
 // order.
-inline std::pair<Expression, std::vector<std::uint16_t>> extract(const Expression& whole, std::span<const std::uint16_t> outputs) {
+template <class = void>
+std::pair<Expression, std::vector<std::uint16_t>> extract(const Expression& whole, std::span<const std::uint16_t> outputs) {
   std::vector<bool> needed(whole.code.size());
   for (const auto output : outputs) needed[output] = true;
   for (std::size_t i = whole.code.size(); i-- > 0;) {
@@ -47,7 +48,8 @@ inline std::pair<Expression, std::vector<std::uint16_t>> extract(const Expressio
 }
 
 // The axes of `domain` along which a tensor of `shape` is repeated.
-inline std::vector<std::int64_t> repeated_axes(const Shape& shape, const Shape& domain) {
+template <class = void>
+std::vector<std::int64_t> repeated_axes(const Shape& shape, const Shape& domain) {
   std::vector<std::int64_t> axes;
   const auto missing = domain.rank() - shape.rank();
   for (std::size_t axis = 0; axis < domain.rank(); ++axis)
@@ -56,7 +58,8 @@ inline std::vector<std::int64_t> repeated_axes(const Shape& shape, const Shape& 
 }
 
 // For each instruction, whether its value is constant along `axes` of the domain.
-inline std::vector<bool> fixed_along(std::span<const std::int64_t> axes, const Expression& e, std::span<const AnyTensor> operands, const Shape& domain) {
+template <class = void>
+std::vector<bool> fixed_along(std::span<const std::int64_t> axes, const Expression& e, std::span<const AnyTensor> operands, const Shape& domain) {
   std::vector<bool> fixed;
   for (const auto& f : e.code) {
     if (f.op == ScalarOp::input) {
@@ -77,7 +80,8 @@ struct Factors {
   std::vector<std::uint16_t> by;  // ... these constant instructions (unused for negate)
 };
 // Splits the expression's only output into a core and its constant factors.
-inline Factors factors_of(const Expression& e, const std::vector<bool>& fixed) {
+template <class = void>
+Factors factors_of(const Expression& e, const std::vector<bool>& fixed) {
   Factors result{e.outputs[0], {}, {}};
   while (!fixed[result.core]) {
     const auto& f = e.code[result.core];
@@ -91,8 +95,9 @@ inline Factors factors_of(const Expression& e, const std::vector<bool>& fixed) {
 }
 
 // Sums the expression's only output over `axes` (ascending) and returns `dtype`. The axes disappear.
-inline AnyTensor factored_sum(Graph& graph, const Expression& e, std::span<const AnyTensor> operands, const Shape& domain,
-                              const std::vector<std::int64_t>& axes, DType dtype, Location where) {
+template <class = void>
+AnyTensor factored_sum(Graph& graph, const Expression& e, std::span<const AnyTensor> operands, const Shape& domain,
+                       const std::vector<std::int64_t>& axes, DType dtype, Location where) {
   const auto tensors_of = [&](const std::vector<std::uint16_t>& used) {
     std::vector<AnyTensor> result;
     for (const auto input : used) result.push_back(operands[input]);

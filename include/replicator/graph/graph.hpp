@@ -58,6 +58,7 @@ class Graph : public detail::GraphAnchor {
   // device, else that of its first input that is no leaf, else 0. A node without marks gets the graph's. Throws BuildError
   // for a complete graph and for a shape that is too large. Never inlined: g++ 12 would warn wrongly about alternatives
   // that the node does not hold.
+  template <class = void>
   [[gnu::noinline]] std::uint32_t add(detail::Node node) {
     if (complete())
       refuse_foreign(std::string{node.kind()} + " at " + node.where.text(), node.inputs.empty() ? AnyTensor{} : AnyTensor{*this, node.inputs[0]});
@@ -72,6 +73,7 @@ class Graph : public detail::GraphAnchor {
   AnyTensor tensor(std::uint32_t node, std::uint32_t output = 0) { return {*this, Value{node, output}}; }
 
   // `what`: the operation that was given `tensor`, which belongs to another graph, with its source line. Empty: the tensor is not known.
+  template <class = void>
   [[noreturn]] static void refuse_foreign(const std::string& what, const AnyTensor& tensor);
 
   // The values that the step returns, flattened.
@@ -81,6 +83,7 @@ class Graph : public detail::GraphAnchor {
   std::span<const VariableDeclaration> variables() const { return variables_; }
   // Declares a variable, or finds the one of that name. Throws BuildError where the two differ in type, kind or initialiser,
   // and for an empty name, a shape that is too large, or an invalid initialiser.
+  template <class = void>
   std::uint32_t declare(VariableDeclaration declaration) {
     const auto found = variable_index_.find(declaration.name);
     if (found == variable_index_.end()) {
@@ -123,6 +126,7 @@ class Graph : public detail::GraphAnchor {
   // The line of the minimize that has updated the variable; empty where none has.
   std::optional<Location>& minimised(std::uint32_t variable) { return states_[variable].minimised; }
   // Throws BuildError where the type differs from the declaration.
+  template <class = void>
   void assign(std::uint32_t variable, Value value, Location where) {
     const auto& declaration = variables_[variable];
     if (type(value) != declaration.type)
@@ -135,6 +139,7 @@ class Graph : public detail::GraphAnchor {
   }
 
   // The name of a node: "replica2/all_reduce#17", or with a label "replica2/conv1.weight".
+  template <class = void>
   std::string name(std::uint32_t index) const {
     const auto& n = nodes_[index];
     const std::string prefix = "replica" + std::to_string(replica_) + "/";
@@ -189,6 +194,7 @@ class Graph : public detail::GraphAnchor {
     bool read = false;
     std::optional<Location> minimised = {};
   };
+  template <class = void>
   void read_first(std::uint32_t variable, Location where) {
     const auto& declaration = variables_[variable];
     const Value start{add({detail::Read{variable}, {}, {declaration.type}, where, declaration.name, declaration.device}), 0};
@@ -197,6 +203,7 @@ class Graph : public detail::GraphAnchor {
     const Value other = substitute_(*this, variable, {*this, start}, where).value();  // may declare variables
     states_[variable].current = other;
   }
+  template <class = void>
   void read_again(std::uint32_t variable, Location where) {
     const Value value = *states_[variable].current;
     states_[variable].current = Value{add({detail::Compute{AssignedValue{variable}}, {value}, {type(value)}, where, {}, node(value).device}), 0};
@@ -238,7 +245,8 @@ inline Graph& detail::GraphHandle::operator*() const {
         "trace, and ask for variables by name"};
   return static_cast<Graph&>(*place_->anchor);
 }
-inline void Graph::refuse_foreign(const std::string& what, const AnyTensor& tensor) {
+template <class>
+void Graph::refuse_foreign(const std::string& what, const AnyTensor& tensor) {
   std::string origin;
   if (tensor) {
     const auto& line = tensor.graph().node(tensor.value()).where;
@@ -283,7 +291,8 @@ decltype(auto) at_line(std::string_view name, Location where, F&& make) {
 
 // Adds a node for an operation, after it has inferred and checked the shapes. Errors name the operation, the replica and
 // the user's line.
-inline std::uint32_t add_compute(Graph& graph, AnyOperation operation, std::span<const AnyTensor> inputs, Location where) {
+template <class = void>
+std::uint32_t add_compute(Graph& graph, AnyOperation operation, std::span<const AnyTensor> inputs, Location where) {
   std::vector<TensorType> types;
   std::vector<Value> values;
   types.reserve(inputs.size());

@@ -43,6 +43,7 @@ class GraphAnchor {
     if (!place_) place_ = new_place(), place_->anchor = this;
     return place_;
   }
+  template <class = void>
   static Slot* new_place() {
     static std::mutex mutex;
     static auto& places = *new std::deque<Slot>;

@@ -18,7 +18,8 @@ namespace replicator {
 namespace detail {
 // The shape over which an expression runs: the inputs broadcast together as in NumPy. Throws BuildError where they do not
 // fit.
-inline Shape broadcast_all(std::span<const TensorType> inputs) {
+template <class = void>
+Shape broadcast_all(std::span<const TensorType> inputs) {
   Shape shape;
   for (const auto& input : inputs) {
     const auto joined = broadcast(shape, input.shape);
@@ -45,12 +46,6 @@ inline void require_domain(std::span<const TensorType> inputs, const Shape& doma
     if (const auto joined = broadcast(input.shape, domain); !joined || !(*joined == domain))
       throw BuildError{"an input of shape " + input.shape.text() + " does not fit the domain " + domain.text()};
 }
-
-// The formula that an expression was recorded from. A kernel may have its own loop for it.
-struct KnownFormula {
-  std::string_view name;
-  std::vector<double> constants;
-};
 }  // namespace detail
 
 // Elementwise: each output element is the expression of the corresponding input elements, with inputs broadcast to
@@ -59,8 +54,7 @@ struct Map {
   static constexpr std::string_view name = "map";
   detail::ExpressionPtr expression;
   Shape domain;
-  std::vector<DType> dtypes;                               // of the outputs
-  std::shared_ptr<const detail::KnownFormula> known = {};  // changes the speed, never the result; fusion leaves such a Map as it is
+  std::vector<DType> dtypes;  // of the outputs
 
   template <class V>
   void describe(V& v) const {
@@ -164,13 +158,14 @@ struct StopGradient {
 
 namespace detail {
 // Adds an elementwise node over `domain`.
-inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, Shape domain, DType result,
-                          Location where) {
+template <class = void>
+AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, Shape domain, DType result, Location where) {
   return graph.tensor(add_compute(graph, Map{std::make_shared<const Expression>(std::move(expression)), domain, {result}}, inputs, where));
 }
 
 // The same over the inputs broadcast together. Throws BuildError where they do not fit.
-inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, DType result, Location where) {
+template <class = void>
+AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, DType result, Location where) {
   std::vector<TensorType> types;
   for (const auto& input : inputs) types.push_back(input.type());
   Shape domain;
@@ -183,14 +178,16 @@ inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const A
 }
 
 // Reduces an expression over axes of the domain: sum, min or max.
-inline AnyTensor reduce_node(Graph& graph, ReduceKind kind, Expression expression, std::span<const AnyTensor> inputs, Shape domain,
-                             std::vector<std::int64_t> axes, DType result, Location where) {
+template <class = void>
+AnyTensor reduce_node(Graph& graph, ReduceKind kind, Expression expression, std::span<const AnyTensor> inputs, Shape domain,
+                      std::vector<std::int64_t> axes, DType result, Location where) {
   return graph.tensor(add_compute(
       graph, Reduce{kind, std::make_shared<const Expression>(std::move(expression)), std::move(axes), domain, {result}}, inputs, where));
 }
 
 // One scalar operation on tensors of one dtype.
-inline AnyTensor apply(ScalarOp op, std::initializer_list<AnyTensor> inputs, Location where) {
+template <class = void>
+AnyTensor apply(ScalarOp op, std::initializer_list<AnyTensor> inputs, Location where) {
   const DType dtype = inputs.begin()->dtype();
   Expression e;
   e.compute = compute_type(dtype);
@@ -202,7 +199,8 @@ inline AnyTensor apply(ScalarOp op, std::initializer_list<AnyTensor> inputs, Loc
 }
 
 // op(x, scalar)
-inline AnyTensor apply(ScalarOp op, AnyTensor x, Number scalar, Location where) {
+template <class = void>
+AnyTensor apply(ScalarOp op, AnyTensor x, Number scalar, Location where) {
   Expression e;
   e.compute = compute_type(x.dtype());
   e.inputs = 1;
@@ -212,7 +210,8 @@ inline AnyTensor apply(ScalarOp op, AnyTensor x, Number scalar, Location where) 
 }  // namespace detail
 
 // Converts the values to another type.
-inline AnyTensor converted(AnyTensor x, DType to, Location where) {
+template <class = void>
+AnyTensor converted(AnyTensor x, DType to, Location where) {
   if (x.dtype() == to) return x;
   detail::Expression e;
   e.compute = detail::compute_type(x.dtype());
@@ -227,7 +226,8 @@ inline AnyTensor reshape(AnyTensor x, Shape shape, Location where) {  // throws 
 }
 
 // Adds a constant node.
-inline AnyTensor constant_node(Graph& graph, AnyArray array, Location where) {
+template <class = void>
+AnyTensor constant_node(Graph& graph, AnyArray array, Location where) {
   detail::Hasher hasher;
   hasher.word(static_cast<std::uint64_t>(array.dtype()));
   for (const auto extent : array.shape()) hasher.word(static_cast<std::uint64_t>(extent));
@@ -237,7 +237,8 @@ inline AnyTensor constant_node(Graph& graph, AnyArray array, Location where) {
 }
 
 // A tensor of this type with `value` in every element.
-inline AnyTensor fill(Graph& graph, TensorType type, Number value, Location where) {
+template <class = void>
+AnyTensor fill(Graph& graph, TensorType type, Number value, Location where) {
   detail::Expression e;
   e.compute = detail::compute_type(type.dtype);
   e.outputs = {e.constant(value)};

@@ -2,6 +2,9 @@
 // Rewriter: builds a graph from another one. All passes use it.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -52,6 +55,19 @@ class Rewriter {
   Graph to_;
   std::vector<std::vector<Value>> values_;
 };
+
+// A new graph, and for each of its nodes the old values that its outputs are; for a node without outputs, the old node.
+struct TracedBack {
+  Graph graph;
+  std::vector<std::vector<Value>> origins;
+};
+
+// What a node makes, for TracedBack::origins. It has the old node's number and outputs.
+inline std::vector<Value> values_of(const Graph& graph, std::uint32_t index) {
+  std::vector<Value> values;
+  for (std::uint32_t o = 0; o < std::max<std::size_t>(1, graph.node(index).outputs.size()); ++o) values.push_back({index, o});
+  return values;
+}
 
 // For each node, its users, once per use.
 inline std::vector<std::vector<std::uint32_t>> users_of(const Graph& graph) {

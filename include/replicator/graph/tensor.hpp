@@ -13,7 +13,13 @@ namespace replicator {
 namespace detail {
 template <class T>
 concept IntegerElement = Element<T> && std::integral<T> && !std::same_as<T, bool>;
+
+// Throws BuildError for a tensor that was used as another element type.
+template <class = void>
+[[noreturn]] void refuse_element(const AnyTensor& tensor, DType used_as) {
+  throw BuildError{"a tensor of " + tensor.type().text() + " was used as " + std::string{name_of(used_as)} + ": cast it with rp::cast"};
 }
+}  // namespace detail
 
 // A value in one replica's graph. Copying copies the handle. Operators broadcast as in NumPy; they throw BuildError with
 // the user's line where the shapes do not fit. After x += y, x is the handle of x + y.
@@ -24,8 +30,7 @@ class Tensor {
 
   // Throws BuildError for another dtype.
   explicit Tensor(AnyTensor any) : any_{any} {
-    if (any.dtype() != dtype_of<T>)
-      throw BuildError{"a tensor of " + any.type().text() + " was used as " + std::string{name_of(dtype_of<T>)} + ": cast it with rp::cast"};
+    if (any.dtype() != dtype_of<T>) detail::refuse_element(any, dtype_of<T>);
   }
 
   const AnyTensor& any() const { return any_; }

@@ -61,6 +61,7 @@ struct Initializer {
     return same(x.a.real(), y.a.real()) && x.a.whole() == y.a.whole() && same(x.b, y.b);
   }
   // "constant 0", "normal with mean 0 and standard deviation 0.02"
+  template <class = void>
   std::string text() const {
     const std::string first = detail::number_text(a.real()), second = detail::number_text(b);
     switch (kind) {
@@ -75,6 +76,7 @@ struct Initializer {
 
   // Throws BuildError for bounds in the wrong order, a negative standard deviation, figures that are not finite, and a type that
   // cannot be orthogonal. `whose` begins the sentence.
+  template <class = void>
   void require_valid(const std::string& whose, const TensorType& type) const {
     constexpr double largest = std::numeric_limits<double>::max();
     const double low = a.real();
@@ -105,13 +107,18 @@ struct VariableDeclaration {
 
 namespace detail {
 // Throws BuildError if a later declaration of a variable differs from the known one.
-inline void require_same(const VariableDeclaration& known, const VariableDeclaration& later) {
+template <class = void>
+void require_same(const VariableDeclaration& known, const VariableDeclaration& later) {
   const auto refuse = [&](const std::string& asked, const std::string& declared, const std::string& same) {
     throw BuildError{"the variable \"" + known.name + "\" was asked for as " + asked + " at " + later.where.text() + ", but it was declared as " +
                      declared + " at " + known.where.text() + ": give the two different names or the same " + same};
   };
   const auto type = [](const VariableDeclaration& d) { return std::string{name_of(d.kind)} + " " + d.type.text(); };
-  if (known.type != later.type || known.kind != later.kind) refuse(type(later), type(known), known.type == later.type ? "kind" : "type");
+  // Only local_variables() makes a variable that is trainable and not mirrored.
+  const auto by_scope = [](const VariableDeclaration& d) { return d.kind == VariableKind::replica_local && d.trainable; };
+  if (known.type != later.type) refuse(type(later), type(known), "type");
+  if (known.kind != later.kind)
+    refuse(type(later), type(known), by_scope(known) || by_scope(later) ? "kind: let replica.local_variables() live at both lines or at neither" : "kind");
   if (!(known.initializer == later.initializer)) {
     const bool both_arrays = known.initializer.kind == Initializer::Kind::value && later.initializer.kind == Initializer::Kind::value;
     refuse(both_arrays ? "the values of another array" : later.initializer.text(), known.initializer.text(), "initialiser");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <replicator/ops/activation.hpp>
+#include <replicator/ops/adam_update.hpp>
 #include <replicator/ops/attention.hpp>
 #include <replicator/ops/convolution.hpp>
 #include <replicator/ops/convolution_transpose.hpp>

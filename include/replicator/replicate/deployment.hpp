@@ -15,12 +15,22 @@
 #include <replicator/core/processes.hpp>
 #include <replicator/devices/kernel_choice.hpp>
 #include <replicator/replicate/checkpoint_options.hpp>
-#include <replicator/replicate/deployment_flags.hpp>
 #include <replicator/replicate/device_name.hpp>
 #include <replicator/replicate/regime.hpp>
 #include <replicator/replicate/see_options.hpp>
 
 namespace replicator {
+
+struct Deployment;
+
+namespace detail {  // the code is in replicate/deployment_flags.hpp
+template <class D = Deployment>
+void take_flags(D& deployment, std::span<const char* const> arguments);
+template <class D = Deployment>
+void take_only_flags(D& deployment, std::span<const char* const> arguments);
+template <class D = Deployment>
+std::string help_of_flags();
+}  // namespace detail
 
 struct Deployment {
   int replicas = 1;                                  // over all hosts

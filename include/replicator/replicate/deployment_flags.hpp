@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of a Deployment: one table from which command lines are read and --help is written. All functions are
-// templates, so that replicator::compiled can hold their code and user files need not compile it.
+// The flags of a Deployment: one table from which command lines are read and --help is written.
 #pragma once
 
 #include <chrono>
@@ -18,7 +17,7 @@
 #include <replicator/core/nearest_word.hpp>
 #include <replicator/core/parse.hpp>
 #include <replicator/devices/convolution_fusions.hpp>
-#include <replicator/replicate/device_name.hpp>
+#include <replicator/replicate/parse_devices.hpp>
 #include <replicator/replicate/record_options.hpp>
 #include <replicator/replicate/regime.hpp>
 #include <replicator/runtime/see/trace_ring.hpp>

@@ -84,7 +84,8 @@ inline EngineKind engine_kind(const Deployment& deployment) {
 }
 
 // Throws BuildError where the program was built without the requested engine.
-inline std::unique_ptr<Engine> make_engine(Deployment deployment) {
+template <class = void>
+std::unique_ptr<Engine> make_engine(Deployment&& deployment) {
   const auto kind = engine_kind(deployment);
   if (const auto* maker = engine_slots[static_cast<std::size_t>(kind)].load()) return maker->make(std::move(deployment));
   if (kind == EngineKind::synchronous)

@@ -3,15 +3,20 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include <replicator/core/error.hpp>
+#include <replicator/core/location.hpp>
 #include <replicator/core/parameters_fit.hpp>
 #include <replicator/data/input.hpp>
 #include <replicator/graph/tensor.hpp>
@@ -45,12 +50,57 @@ std::vector<AnyArray> components(std::tuple<T...> element) {
   return result;
 }
 
+// Which input of the program an element is read from.
+struct ElementPlace {
+  int replica = 0;
+  Location where;            // of replicate()
+  std::uint64_t number = 0;  // of the element
+  std::string text() const { return "element " + std::to_string(number) + " of the input of replica " + std::to_string(replica) + ", given to replicate at " + where.text(); }
+};
+
+// Throws the exception at work again. A DataError or BuildError has the place in its message then. Other types may
+// be the program's own: they are thrown as they are, and a line on stderr says the place.
+template <class = void>
+[[noreturn]] void rethrow_with(const ElementPlace& place) {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what() + (" (" + place.text() + ")");
+    if (typeid(error) == typeid(DataError)) throw DataError{text};
+    if (typeid(error) == typeid(BuildError)) throw BuildError{text};
+    std::fprintf(stderr, "replicator: %s, threw: %s\n", place.text().c_str(), error.what());
+    throw;
+  }
+}
+
 template <data::Input Range>
 class RangeSource final : public InputSource {
  public:
-  explicit RangeSource(Range range) : range_{std::move(range)} {}
+  RangeSource(Range range, ElementPlace place) : range_{std::move(range)}, place_{place} {}
 
   std::optional<std::vector<AnyArray>> next() override {
+    try {
+      auto element = read();
+      ++place_.number;
+      return element;
+    } catch (...) {
+      rethrow_with(place_);
+    }
+  }
+  bool seek(std::int64_t position) override {
+    if constexpr (data::Seekable<Range>) {
+      at_.reset();
+      range_.seek(position);
+      place_.number = static_cast<std::uint64_t>(position);
+      return true;
+    }
+    return position == 0 && !at_;
+  }
+
+ private:
+  using Iterator = decltype(data::detail::first_of(std::declval<Range&>()));
+
+  std::optional<std::vector<AnyArray>> read() {
     using std::begin, std::end;
     if (!at_) at_.emplace(begin(range_));
     else ++*at_;
@@ -59,18 +109,9 @@ class RangeSource final : public InputSource {
     for (const auto& component : element) data::detail::require_memory(component);
     return element;
   }
-  bool seek(std::int64_t position) override {
-    if constexpr (data::Seekable<Range>) {
-      at_.reset();
-      range_.seek(position);
-      return true;
-    }
-    return position == 0 && !at_;
-  }
 
- private:
-  using Iterator = decltype(data::detail::first_of(std::declval<Range&>()));
   Range range_;
+  ElementPlace place_;
   std::optional<Iterator> at_;
 };
 

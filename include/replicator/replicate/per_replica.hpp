@@ -18,6 +18,18 @@
 
 namespace replicator {
 
+namespace detail {
+// Throws BuildError for a replica whose value this host does not have.
+template <class = void>
+[[noreturn]] void refuse_replica(int replica, int first, int count, int replicas) {
+  if (replica < 0 || replica >= replicas)
+    throw BuildError{"asked for the value of replica " + std::to_string(replica) + ": there are " + std::to_string(replicas) + ", counted from 0"};
+  throw BuildError{"the value of replica " + std::to_string(replica) + " is on another host: this one has those of replicas " +
+                   std::to_string(first) + " to " + std::to_string(first + count - 1) +
+                   "; results above 4 KiB stay where they were made: all_gather them in the step, or return something smaller"};
+}
+}  // namespace detail
+
 // What a host has depends on the size of one replica's value:
 // - Up to 4 KiB: the values of all replicas. They are equal on every host; in the asynchronous regime they are the latest
 //   that this host has heard of.
@@ -35,14 +47,8 @@ class PerReplica {
   int first() const { return first_; }
   // The value of a replica. Throws BuildError if there is no such replica, or if its value is on another host.
   const V& operator[](int replica) const {
-    if (replica < 0 || replica >= replicas_)
-      throw BuildError{"asked for the value of replica " + std::to_string(replica) + ": there are " + std::to_string(replicas_) +
-                       ", counted from 0"};
-    const int index = replica - first_;
-    if (index < 0 || index >= static_cast<int>(values_.size()))
-      throw BuildError{"the value of replica " + std::to_string(replica) + " is on another host: this one has those of replicas " +
-                       std::to_string(first_) + " to " + std::to_string(first_ + static_cast<int>(values_.size()) - 1) +
-                       "; results above 4 KiB stay where they were made: all_gather them in the step, or return something smaller"};
+    const int index = replica - first_, count = static_cast<int>(values_.size());
+    if (index < 0 || index >= count) detail::refuse_replica(replica, first_, count, replicas_);
     return values_[static_cast<std::size_t>(index)];
   }
   auto begin() const { return values_.begin(); }

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <source_location>
@@ -27,6 +28,60 @@ struct ReplicateOptions {
   bool checkpointed = true;
 };
 
+namespace detail {
+
+// Appends what the step function returns to the graph's results. Throws BuildError for a tensor of another graph.
+template <class = void>
+void add_results(Graph& graph, const std::vector<AnyTensor>& tensors) {
+  for (const auto& tensor : tensors) {
+    if (!tensor.in(graph)) Graph::refuse_foreign("replica " + std::to_string(graph.replica()) + ": what step_fn returns", tensor);
+    graph.results().push_back(tensor.value());
+  }
+}
+
+template <class = void>
+[[noreturn]] void refuse_stale_tensor(const GraphIsGone& error, Location where) {
+  throw BuildError{"the step_fn given to replicate at " + where.text() + ": " + error.what()};
+}
+
+template <class = void>
+void warn_of_equal_inputs(const Engine& engine, Location where) {
+  const int replicas = engine.deployment().replicas;
+  if (replicas == 1 || engine.first_replica() != 0 || engine.end_replica() != replicas) return;  // processes may differ in their inputs
+  std::fprintf(stderr,
+               "replicator: all %d replicas of replicate() at %s read the same elements: its input_fn asks neither for its replica nor for its shard. "
+               "Give each its part by \"| rp::data::shard(context)\", or call context.same_on_all_replicas() if this is meant\n",
+               replicas, where.text().c_str());
+}
+
+// Gives the source of one of this host's replicas. The place is for errors.
+using SourceOf = std::function<std::unique_ptr<InputSource>(const InputContext&, const ElementPlace&)>;
+
+// The input of step `ordinal`. `begin()` is called whenever this host gets other replicas, but not in a replay. `components`:
+// the types of an element's components.
+template <class = void>
+MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> components, Location where, std::function<SourceOf()> begin) {
+  return [&engine, ordinal, components = std::move(components), where, begin = std::move(begin), warned = false]() mutable {
+    std::vector<std::unique_ptr<InputSource>> inputs;
+    if (auto recorded = engine.recorded_input(ordinal, components)) {
+      inputs.push_back(std::move(recorded));
+      return inputs;
+    }
+    const SourceOf source_of = begin();
+    bool apart = warned;
+    for (int replica = engine.first_replica(); replica < engine.end_replica(); ++replica) {
+      const InputContext context = engine.input_context(replica);
+      inputs.push_back(source_of(context, {replica, where}));
+      apart = apart || context.tells_replicas_apart();
+    }
+    if (!apart) warn_of_equal_inputs(engine, where);
+    warned = true;
+    return inputs;
+  };
+}
+
+}  // namespace detail
+
 class Replicator {
  public:
   // Meets the other processes of the job, if there are any. Throws BuildError for an invalid deployment (more devices
@@ -47,6 +102,8 @@ class Replicator {
   // - input_fn(const InputContext&) is called for each of this host's replicas. It returns an input range of Array<T>
   //   or of tuples of them. An input_fn(const HostContext&) is called once; its elements are dealt to this host's
   //   replicas in turn.
+  // - Elements are read one step ahead. So an input must not depend on the results of the step before: give it those by
+  //   set(), or by a variable (docs/data.md, "Data that depend on results").
   // - step_fn(ReplicaContext&, Tensor<T>...) is traced once for each replica, with one tensor per component of an
   //   element. It returns a tensor, a tuple of tensors, or nothing.
   // - The steps of one Replicator share its variables.
@@ -194,19 +251,12 @@ class Replicator {
         const int ordinal = engine_->next_ordinal(options.checkpointed);
         detail::Trace trace = [step_fn = std::move(step_fn), where](ReplicaContext& context, const std::vector<AnyTensor>& x) mutable {
           Graph& graph = context.graph();
-          const auto call = [&] {
-            try {
-              return Types::call(step_fn, context, x);
-            } catch (const detail::GraphIsGone& error) {
-              throw BuildError{"the step_fn given to replicate at " + where.text() + ": " + error.what()};
-            }
-          };
-          if constexpr (std::is_void_v<Plain>) call();
-          else
-            for (const auto& tensor : detail::StepResult<Plain>::tensors(call())) {
-              if (!tensor.in(graph)) Graph::refuse_foreign("replica " + std::to_string(graph.replica()) + ": what step_fn returns", tensor);
-              graph.results().push_back(tensor.value());
-            }
+          try {
+            if constexpr (std::is_void_v<Plain>) Types::call(step_fn, context, x);
+            else detail::add_results(graph, detail::StepResult<Plain>::tensors(Types::call(step_fn, context, x)));
+          } catch (const detail::GraphIsGone& error) {
+            detail::refuse_stale_tensor(error, where);
+          }
           graph.set_complete();
         };
         return make_step<Plain>(ordinal, options, make_inputs<Range>(std::move(begin), ordinal, where), std::move(trace));
@@ -215,32 +265,11 @@ class Replicator {
   }
   template <class Range, class Begin>
   detail::MakeInputs make_inputs(Begin begin, int ordinal, Location where) {
-    return [engine = engine_.get(), begin = std::move(begin), ordinal, where, warned = false]() mutable {
-      std::vector<std::unique_ptr<detail::InputSource>> inputs;
-      const auto components = detail::InputTypes<data::InputValue<Range>>::dtypes();
-      if (auto recorded = engine->recorded_input(ordinal, components)) {
-        inputs.push_back(std::move(recorded));
-        return inputs;
-      }
-      auto range_of = begin();
-      bool apart = warned;
-      for (int replica = engine->first_replica(); replica < engine->end_replica(); ++replica) {
-        const InputContext context = engine->input_context(replica);
-        inputs.push_back(std::make_unique<detail::RangeSource<Range>>(range_of(context)));
-        apart = apart || context.tells_replicas_apart();
-      }
-      if (!apart) warn_of_equal_inputs(*engine, where);
-      warned = true;
-      return inputs;
-    };
-  }
-  static void warn_of_equal_inputs(const detail::Engine& engine, Location where) {
-    const int replicas = engine.deployment().replicas;
-    if (replicas == 1 || engine.first_replica() != 0 || engine.end_replica() != replicas) return;  // processes may differ in their inputs
-    std::fprintf(stderr,
-                 "replicator: all %d replicas of replicate() at %s read the same elements: its input_fn asks neither for its replica nor for its shard. "
-                 "Give each its part by \"| rp::data::shard(context)\", or call context.same_on_all_replicas() if this is meant\n",
-                 replicas, where.text().c_str());
+    return detail::make_inputs(*engine_, ordinal, detail::InputTypes<data::InputValue<Range>>::dtypes(), where, [begin = std::move(begin)] {
+      return [range_of = std::make_shared<decltype(begin())>(begin())](const InputContext& context, const detail::ElementPlace& place) -> std::unique_ptr<detail::InputSource> {
+        return std::make_unique<detail::RangeSource<Range>>((*range_of)(context), place);
+      };
+    });
   }
   template <class Result>
   auto make_step(int ordinal, ReplicateOptions options, detail::MakeInputs inputs, detail::Trace trace) {

@@ -3,8 +3,6 @@
 // Each part can be used alone: Step::steps, Progress, Replicator::save_checkpoint, StopOnSignal, io::TensorBoardWriter.
 #pragma once
 
-#include <cerrno>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -28,17 +26,8 @@ namespace replicator {
 // Ends a training run after its last step or a stop by a signal. All processes call it. Writes a checkpoint if the
 // deployment has a folder for them. Returns the exit code for main: 0, or 128 + the signal. For a signal, process 0
 // also prints to stderr the number of steps `done`, and `left` if there is no checkpoint.
-inline int end_training(Replicator& repl, std::int64_t done, std::int64_t steps,
-                        const std::string& left = "nothing is saved without --checkpoint") {
-  const auto file = repl.save_checkpoint();
-  const int signal = repl.stop_signal();
-  if (signal == 0) return 0;
-  if (repl.process() == 0)
-    std::fprintf(stderr, "%s: stopped by %s after step %lld of %lld: %s\n", ::program_invocation_short_name, signal_name(signal).c_str(),
-                 static_cast<long long>(done), static_cast<long long>(steps),
-                 file.empty() ? left.c_str() : (file + " has all of it, go on with --resume").c_str());
-  return 128 + signal;
-}
+template <class = void>
+int end_training(Replicator& repl, std::int64_t done, std::int64_t steps, const std::string& left = "nothing is saved without --checkpoint");
 
 struct TrainLoopOptions {
   std::int64_t steps = 1000;        // in all, including those before a run was resumed; the input may end earlier
@@ -63,14 +52,7 @@ struct TrainLoopOptions {
 class TrainLoop {
  public:
   // Throws BuildError for invalid options, and DataError if process 0 cannot write into the TensorBoard folder.
-  TrainLoop(Replicator& repl, TrainLoopOptions options) : repl_{repl}, o_{std::move(options)} {
-    if (o_.steps < 1) throw BuildError{"a training loop of " + std::to_string(o_.steps) + " steps was asked for: it takes at least 1"};
-    if (o_.validated.empty() != !o_.validate)
-      throw BuildError{std::string{"a training loop was given "} +
-                       (o_.validate ? "a validation but no names of what it gives" : "names of what a validation gives, but none") +
-                       ": set both `validate` and `validated`"};
-    if (o_.stop_on_signal) stop_.emplace();
-  }
+  TrainLoop(Replicator& repl, TrainLoopOptions options) : repl_{repl}, o_{std::move(options)} { check(); }
 
   // Runs the steps: shows the progress, validates, and writes checkpoints as --checkpoint and --every ask, plus one at
   // the end. Returns the exit code for main:
@@ -116,53 +98,23 @@ class TrainLoop {
     return count > 0 ? sum / count : 0;
   }
 
-  void begin(std::int64_t before) {
-    find_board(before + 1);
-    progress_.emplace(ProgressOptions{.steps = o_.steps, .batch = o_.batch, .examples = o_.examples, .speaks = [this] { return speaks(); }, .out = o_.out, .terminal = ::isatty(::fileno(o_.out)) == 1});
-  }
-  void after_step(std::int64_t done, const std::vector<double>& values, bool finished) {
-    std::string text;
-    for (std::size_t i = 0; i < values.size(); ++i) text += (i > 0 ? "  " : "") + o_.figures[i].text(values[i]);
-    const bool shown = (*progress_)(done, text);
-    tell_board("train/", o_.figures, done, values);
-    if (board_ && shown && progress_->rate() > 0) board_->scalar("speed/" + progress_->rate_unit() + " per second", done, progress_->rate());
-    if (o_.stop_on_nan) require_finite(done, values);
-    if (o_.after_step) o_.after_step(done, values);
-    const bool due = done == o_.steps || finished || (o_.validate_every > 0 && done % o_.validate_every == 0);
-    if (due && o_.validate && repl_.stop_signal() == 0) validate(done);
-  }
-  void validate(std::int64_t done) {
-    const auto values = progress_->untimed(o_.validate);
-    if (repl_.stop_signal() != 0) return;
-    if (values.size() != o_.validated.size())
-      throw BuildError{"the validation gave " + std::to_string(values.size()) + " values, and has names for " + std::to_string(o_.validated.size())};
-    std::string text = "validation after step " + std::to_string(done) + ":";
-    for (std::size_t i = 0; i < values.size(); ++i) text += (i > 0 ? "  " : " ") + o_.validated[i].text(values[i]);
-    progress_->say(text);
-    tell_board("validation/", o_.validated, done, values);
-  }
-  // Opens the TensorBoard file from this step on. TensorBoard then drops this step and later ones that an earlier run, or
-  // a lost process, has written.
-  void find_board(std::int64_t step) {
-    if (!speaks()) board_.reset();
-    else if (!board_ && !o_.tensorboard.empty()) board_.emplace(o_.tensorboard, io::TensorBoardOptions{.first_step = step > 1 ? step : 0});
-  }
-  void tell_board(const char* group, const std::vector<Figure>& names, std::int64_t done, const std::vector<double>& values) {
-    find_board(done);
-    for (std::size_t i = 0; board_ && i < values.size(); ++i) board_->scalar(group + names[i].name, done, values[i]);
-  }
-  void require_finite(std::int64_t done, const std::vector<double>& values) const {
-    for (std::size_t i = 0; i < values.size(); ++i)
-      if (!std::isfinite(values[i]))
-        throw CheckError{"step " + std::to_string(done) + ": " + o_.figures[i].name + " is " + (std::isnan(values[i]) ? "NaN" : "infinite") +
-                         ": the run ends here, and no checkpoint of this step is written. --find-nan names the line where it begins. A label that "
-                         "is no class makes a loss NaN; if all are classes, a smaller learning rate or a longer warm-up is the usual cure"};
-  }
-  int end(std::int64_t done) {
-    if (speaks() && repl_.stop_signal() != 0) std::fputc('\n', stderr);  // ends the progress line
-    else if (done < o_.steps) progress_->say("the input ended after " + std::to_string(done) + " of " + std::to_string(o_.steps) + " steps");
-    return end_training(repl_, done, o_.steps);
-  }
+  // The code is in replicate/run_training.hpp.
+  template <class = void>
+  void check();
+  template <class = void>
+  void begin(std::int64_t before);
+  template <class = void>
+  void after_step(std::int64_t done, const std::vector<double>& values, bool finished);
+  template <class = void>
+  void validate(std::int64_t done);
+  template <class = void>
+  void find_board(std::int64_t step);
+  template <class = void>
+  void tell_board(const char* group, const std::vector<Figure>& names, std::int64_t done, const std::vector<double>& values);
+  template <class = void>
+  void require_finite(std::int64_t done, const std::vector<double>& values) const;
+  template <class = void>
+  int end(std::int64_t done);
 
   Replicator& repl_;
   TrainLoopOptions o_;

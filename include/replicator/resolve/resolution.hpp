@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <replicator/graph/passes/fuse_reduces.hpp>
 #include <replicator/graph/passes/fuse_rows.hpp>
 #include <replicator/graph/passes/optimise.hpp>
 #include <replicator/ops/fusion/fuse_convolutions.hpp>
@@ -58,6 +59,7 @@ struct ResolveOptions {
   ConvolutionFusions fuse_convolutions = {};
   std::optional<DeviceKind> kind = {};  // of the job's devices: what it has a kernel for is not expanded
   passes::RowsOptions fuse_rows = {};
+  bool fuse_reduces = false;  // the devices have a kernel of FusedReduce
 };
 
 // The resolved step of all local replicas. The plan is made from it.

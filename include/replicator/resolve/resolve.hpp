@@ -25,9 +25,8 @@ inline Graph optimised_alone(const Graph& traced, const ResolveOptions& options)
   return options.fuse_convolutions.any() ? passes::fuse_convolutions(condensed, options.fuse_convolutions) : condensed;
 }
 
-// Joins nodes over the same rows. The analysis of the old nodes holds for the values of the new ones.
-inline void fuse_rows(GraphClass& one, const ResolveOptions& options) {
-  auto fused = passes::fuse_rows(one.graph, options.fuse_rows, one.uniformity.uniform, one.segment);
+// The graph after a pass that joined nodes. The analysis of the old nodes holds for the values of the new ones.
+inline void replace_graph(GraphClass& one, TracedBack fused) {
   std::vector<bool> uniform;
   std::vector<std::vector<Digest>> digests;
   for (const auto& origins : fused.origins) {
@@ -38,6 +37,7 @@ inline void fuse_rows(GraphClass& one, const ResolveOptions& options) {
   one.graph = std::move(fused.graph);
   one.uniformity.uniform = std::move(uniform);
   one.uniformity.digests = std::move(digests);
+  one.collective = placeholders_of(one.graph);
 }
 
 // Reductions are merged only after this analysis: a merged node is either uniform or not.
@@ -62,11 +62,13 @@ void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions& option
     restrict_to(common, one.uniformity);
     one.collective = placeholders_of(one.graph);
   }
-  if (!options.fuse_rows.wanted) return;
-  find_segments(classes, options);
-  for (auto& one : classes) {
-    fuse_rows(one, options);
-    one.collective = placeholders_of(one.graph);
+  if (options.fuse_rows.wanted) {
+    find_segments(classes, options);
+    for (auto& one : classes) replace_graph(one, passes::fuse_rows(one.graph, options.fuse_rows, one.uniformity.uniform, one.segment));
+  }
+  if (options.fuse_reduces) {
+    find_segments(classes, options);
+    for (auto& one : classes) replace_graph(one, passes::fuse_reduces(one.graph, one.uniformity.uniform, one.segment));
   }
 }
 

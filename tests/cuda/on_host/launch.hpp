@@ -5,6 +5,7 @@
 // Blocks run one after the other too, and backwards in every second launch: the result of a kernel must not depend on their order.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cstddef>
@@ -42,60 +43,69 @@ class Block {
   // Runs kernel() for every thread of the current block.
   void run(unsigned threads, const std::function<void()>& kernel) {
     kernel_ = &kernel;
-    if (fibers_.size() < threads) fibers_.resize(threads);
-    finished_.assign(threads, false);
-    begin_fiber(0);
+    while (fibers_.size() < threads) fibers_.push_back(std::make_unique<Fiber>());
+    for (unsigned thread = 0; thread < threads; ++thread) fibers_[thread]->finished = false;
     go_on(0);
-    if (finished_[0]) {  // the kernel does not synchronise
+    if (fibers_[0]->finished) {  // the kernel does not synchronise
       for (unsigned thread = 1; thread < threads; ++thread) {
         threadIdx = dim3{thread, 0, 0};
         kernel();
       }
       return;
     }
-    for (unsigned thread = 1; thread < threads; ++thread) begin_fiber(thread);
     unsigned first = 1;  // thread 0 is at its first stop
     for (bool left = true; left; first = 0) {
       left = first == 1;
       for (unsigned thread = first; thread < threads; ++thread) {
-        if (finished_[thread]) continue;
+        if (fibers_[thread]->finished) continue;
         go_on(thread);
-        left = left || !finished_[thread];
+        left = left || !fibers_[thread]->finished;
       }
     }
   }
-  void wait() { swapcontext(&fibers_[current_], &home_); }
+  // Goes back to run(). Returns when run() goes on with this fiber. Unlike swapcontext, _setjmp and _longjmp make no system call.
+  void wait() {
+    if (_setjmp(fibers_[current_]->stop) == 0) _longjmp(home_, 1);
+  }
 
  private:
   static constexpr std::size_t stack_bytes = std::size_t{1} << 18;
+  // The fiber of a thread lives as long as the program, and runs that thread of every block.
+  struct Fiber {
+    jmp_buf stop;
+    bool begun = false, finished = false;
+    std::unique_ptr<char[]> stack = std::make_unique_for_overwrite<char[]>(stack_bytes);
+  };
 
-  void begin_fiber(unsigned thread) {
-    if (stacks_.size() <= thread) stacks_.push_back(std::make_unique_for_overwrite<char[]>(stack_bytes));
-    getcontext(&fibers_[thread]);
-    fibers_[thread].uc_stack.ss_sp = stacks_[thread].get();
-    fibers_[thread].uc_stack.ss_size = stack_bytes;
-    makecontext(&fibers_[thread], &Block::begin, 0);
-  }
   void go_on(unsigned thread) {
     current_ = thread;
     threadIdx = dim3{thread, 0, 0};
-    swapcontext(&home_, &fibers_[thread]);
+    if (_setjmp(home_) != 0) return;
+    Fiber& fiber = *fibers_[current_];
+    if (fiber.begun) _longjmp(fiber.stop, 1);
+    fiber.begun = true;
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = fiber.stack.get();
+    context.uc_stack.ss_size = stack_bytes;
+    makecontext(&context, &Block::run_blocks, 0);
+    setcontext(&context);
   }
-  static void begin();
+  static void run_blocks();
 
   const std::function<void()>* kernel_ = nullptr;
-  ucontext_t home_{};
-  std::vector<ucontext_t> fibers_;
-  std::vector<bool> finished_;
-  std::vector<std::unique_ptr<char[]>> stacks_;
+  jmp_buf home_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
   unsigned current_ = 0;
 };
 inline Block block;
 
-inline void Block::begin() {
-  (*block.kernel_)();
-  block.finished_[block.current_] = true;
-  swapcontext(&block.fibers_[block.current_], &block.home_);
+inline void Block::run_blocks() {
+  for (;;) {
+    (*block.kernel_)();
+    block.fibers_[block.current_]->finished = true;
+    block.wait();
+  }
 }
 
 // kernel<<<grid, threads, shared, stream>>>(arguments...) is launch(kernel, grid, threads, shared, stream)(arguments...).

@@ -64,9 +64,10 @@ inline nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* co
   static int made = 0;
   program->library = (std::filesystem::temp_directory_path() / ("on-host-" + std::to_string(::getpid()) + "-" + std::to_string(made++) + ".so")).string();
   // -fno-builtin: functions of constants are called too, as they are in the interpreter. -fsanitize: an address that is no
-  // multiple of an access's size ends the program, as it ends a kernel on a GPU.
+  // multiple of an access's size ends the program, as it ends a kernel on a GPU. -nostdlib: the program has all that the
+  // library calls, and the linker takes most of the time otherwise.
   const std::string command = std::string{ON_HOST_COMPILER} + " -std=c++20 -O1 -ffp-contract=off -fno-builtin -fsanitize=alignment" +
-                              " -fsanitize-undefined-trap-on-error -shared -fPIC -nostdinc -w -include " +
+                              " -fsanitize-undefined-trap-on-error -shared -fPIC -nostdinc -nostdlib -w -include " +
                               ON_HOST_FOLDER + "/compiled_prelude.h -I" + program->folder.string() + " -o " + program->library + " " +
                               file.string() + " > " + log.string() + " 2>&1";
   const int status = std::system(command.c_str());

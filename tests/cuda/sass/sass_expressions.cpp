@@ -17,6 +17,7 @@
 
 #include <replicator/cuda/expressions/expression_source.hpp>
 #include <replicator/cuda/libraries/nvrtc.hpp>
+#include <replicator/graph/passes/fuse_reduces.hpp>
 #include <replicator/graph/passes/optimise.hpp>
 #include <replicator/replicator.hpp>
 
@@ -58,13 +59,18 @@ Kernels kernels_of(const Graph& traced) {
       add(source->text, {"compiled_map", formula, stored, map->domain.elements()});
       if (map->domain.rank() != 4)
         add(cuda::merged_map_source(*source, map->expression->compute), {"compiled_merged_map", formula, stored, map->domain.elements()});
+    } else if (const auto* fused = operation_of<FusedReduce>(node)) {
+      const auto& reduce = fused->reduce;
+      const auto plan = cuda::plan_of(*fused, request);
+      const auto source = cuda::reduce_source(reduce.kind, *reduce.expression, plan, *fused->epilogue, fused->dtypes);
+      if (source) add(source->text, {"compiled_reduce", reduce.expression->text(200), 0, reduce.domain.elements()});
     } else if (const auto* reduce = operation_of<Reduce>(node)) {
       const auto plan = cuda::plan_of(*reduce, request);
       const auto source = cuda::reduce_source(reduce->kind, *reduce->expression, plan, reduce->dtypes);
       if (source) add(source->text, {"compiled_reduce", reduce->expression->text(200), 0, reduce->domain.elements()});
     }
   };
-  test::for_each_request(optimise(traced), add_node, offered_layouts);
+  test::for_each_request(passes::fuse_reduces(optimise(traced)).graph, add_node, offered_layouts);
   return kernels;
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of Reduce on GPUs by NVRTC, which compiles the expression when the step is planned. It gives the interpreter's bits.
+// The kernel of Reduce and FusedReduce on GPUs by NVRTC, which compiles the expressions when the step is planned. It gives the
+// interpreter's bits. The thread that has an output element's results computes the epilogue.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -40,17 +42,30 @@ class CompiledReduce final : public ReduceExecutable {
   std::uint64_t identity_ = 0;  // its first bytes are a value of the compute type
 };
 
+inline std::unique_ptr<Executable> make_compiled(const Reduce& reduce, const KernelRequest& request, const ReducePlan& plan, std::optional<ExpressionSource> source) {
+  if (!source) return nullptr;
+  const auto* kernels = ExpressionCompiler::instance().compile(source->text);
+  return kernels ? std::make_unique<CompiledReduce>(reduce, request, plan, std::move(*source), *kernels) : nullptr;
+}
+
 // Null in the same cases as make_compiled_map.
 inline std::unique_ptr<Executable> make_compiled_reduce(const KernelRequest& request) {
   const auto& reduce = *request.operation.get<Reduce>();
   if (reduce.domain.elements() == 0) return nullptr;
   const auto plan = plan_of(reduce, request);
-  auto source = reduce_source(reduce.kind, *reduce.expression, plan, reduce.dtypes);
-  if (!source) return nullptr;
-  const auto* kernels = ExpressionCompiler::instance().compile(source->text);
-  return kernels ? std::make_unique<CompiledReduce>(reduce, request, plan, std::move(*source), *kernels) : nullptr;
+  return make_compiled(reduce, request, plan, reduce_source(reduce.kind, *reduce.expression, plan, reduce.dtypes));
 }
 inline constexpr Kernel compiled_reduce{"NVRTC", &make_compiled_reduce};
 inline const bool compiled_reduce_registered = register_kernel<Reduce>(DeviceKind::cuda, KernelTier::compiled, &compiled_reduce);
+
+inline std::unique_ptr<Executable> make_compiled_fused_reduce(const KernelRequest& request) {
+  const auto& fused = *request.operation.get<FusedReduce>();
+  const auto& reduce = fused.reduce;
+  if (reduce.domain.elements() == 0) return nullptr;
+  const auto plan = plan_of(fused, request);
+  return make_compiled(reduce, request, plan, reduce_source(reduce.kind, *reduce.expression, plan, *fused.epilogue, fused.dtypes));
+}
+inline constexpr Kernel compiled_fused_reduce{"NVRTC", &make_compiled_fused_reduce};
+inline const bool compiled_fused_reduce_registered = register_kernel<FusedReduce>(DeviceKind::cuda, KernelTier::compiled, &compiled_fused_reduce);
 
 }  // namespace replicator::detail::cuda

@@ -15,6 +15,7 @@
 #include <replicator/cuda/expressions/operands.hpp>
 #include <replicator/cuda/rtc/reduce_extents.hpp>
 #include <replicator/graph/domain_layout.hpp>
+#include <replicator/graph/fused_reduce.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>
 
@@ -47,8 +48,9 @@ enum class ReduceWay : std::uint8_t {
 struct ReducePlan {
   ReduceWay way = ReduceWay::few;
   ReduceExtents extents;
-  std::vector<Layout> inputs;  // their layouts
-  Operands operands;           // numbered with the kept axes first; for columns, with the reduced axes first
+  std::vector<Layout> inputs;    // their layouts
+  Operands operands;             // numbered with the kept axes first; for columns, with the reduced axes first
+  std::vector<Operand> further;  // what only the epilogue reads: an element for each result, or a single one
 };
 
 // Throws BuildError for a minimum or maximum over no elements.
@@ -82,6 +84,24 @@ inline ReducePlan plan_of(const Reduce& reduce, const KernelRequest& request) {
   if (plan.way == ReduceWay::columns) std::swap(kept, axes);
   kept.insert(kept.end(), axes.begin(), axes.end());
   plan.operands = place_operands(request.inputs, plan.inputs, reduce.domain, kept);
+  return plan;
+}
+
+// The request for the reduction alone. `reduce` and `results` are of fused.reduce.
+inline KernelRequest reduction_of(const FusedReduce& fused, const KernelRequest& request, const AnyOperation& reduce, std::span<const TensorType> results) {
+  const auto inputs = fused.reduced_inputs();
+  return {reduce, request.inputs.first(inputs), results, request.offered.first(inputs), request.threads, request.choice};
+}
+
+inline ReducePlan plan_of(const FusedReduce& fused, const KernelRequest& request) {
+  const AnyOperation reduce{fused.reduce};
+  const auto results = fused.results(request.inputs);
+  auto plan = plan_of(fused.reduce, reduction_of(fused, request, reduce, results));
+  for (const auto& input : request.inputs.subspan(fused.reduced_inputs())) {
+    plan.inputs.emplace_back();
+    const bool is_single = input.shape.elements() == 1;
+    plan.further.push_back({input.dtype, is_single ? OperandKind::scalar : OperandKind::linear, {}});
+  }
   return plan;
 }
 

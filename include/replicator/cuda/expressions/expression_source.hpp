@@ -72,9 +72,10 @@ constexpr std::string_view stored_type(DType dtype) {
 // Writes the struct Program: its operands, and the members that rtc/map.cuh and rtc/reduction.cuh use.
 class ProgramWriter {
  public:
-  // evaluate() and store_all() take a group of `lanes` neighbouring elements.
-  ProgramWriter(const Expression& expression, const Operands& operands, std::span<const DType> outputs, int lanes)
-      : expression_{expression}, operands_{operands}, outputs_{outputs}, lanes_{lanes}, value_{device_type(expression.compute)} {
+  // evaluate() and store_all() take a group of `lanes` neighbouring elements. A reduction has an epilogue, whose inputs are its
+  // results and the last operands.
+  ProgramWriter(const Expression& expression, const Operands& operands, std::span<const DType> outputs, int lanes, const Expression* epilogue)
+      : expression_{expression}, operands_{operands}, outputs_{outputs}, lanes_{lanes}, epilogue_{epilogue}, value_{device_type(expression.compute)} {
     find_used();
     for (std::size_t i = 0; i < operands.inputs.size(); ++i)
       if (read_[i] && operands.inputs[i].kind == OperandKind::strided) strided_.push_back(i);
@@ -84,11 +85,12 @@ class ProgramWriter {
     source_.at_once = groups() * lanes_;
     add("// ", expression_.text(200), "\nstruct Program {\n");
     write_members();
-    add("\n  using Index = ", index_type(), ";\n  static constexpr int lanes = ", lanes_, ", at_once = ", groups(), ", slots = ", outputs_.size(),
+    add("\n  using Index = ", index_type(), ";\n  static constexpr int lanes = ", lanes_, ", at_once = ", groups(), ", slots = ", expression_.outputs.size(),
         ", most_outputs = slots, output_count = slots;\n");
     add("  __device__ static constexpr int slot_of(int output) { return output; }\n");
     write_evaluate();
-    write_store();
+    if (epilogue_) write_finish();
+    else write_store_all();
     add("};\nstatic_assert(sizeof(Program) == ", source_.words.size() * sizeof(std::uint64_t), ");\n");
     source_.program = source_.text;
     return std::move(source_);
@@ -186,10 +188,11 @@ class ProgramWriter {
 
   std::string value_of(std::size_t i) const {
     const auto& instruction = expression_.code[i];
-    if (instruction.op == ScalarOp::input) {
-      if (lanes_ == 1) return load_of(instruction.a);
-      return "l" + std::to_string(i) + (is_group(instruction.a) ? "[j]" : "");
-    }
+    if (instruction.op != ScalarOp::input) return call_of(instruction);
+    if (lanes_ == 1) return load_of(instruction.a);
+    return "l" + std::to_string(i) + (is_group(instruction.a) ? "[j]" : "");
+  }
+  std::string call_of(const ScalarInstruction& instruction) const {
     if (instruction.op == ScalarOp::constant) return constant_of(instruction.bits);
     std::string call{device_function(instruction.op)};
     const std::uint16_t operands[] = {instruction.a, instruction.b, instruction.c};
@@ -203,6 +206,7 @@ class ProgramWriter {
   std::string offset_of(std::size_t input) const {
     const auto& operand = operands_.inputs[input];
     if (operand.kind == OperandKind::linear) return "index";
+    if (operand.kind == OperandKind::scalar) return "0";
     std::string offset;
     const auto row = std::find(strided_.begin(), strided_.end(), input) - strided_.begin();
     for (std::size_t axis = 0; axis < rank(); ++axis) {
@@ -210,7 +214,7 @@ class ProgramWriter {
       offset += (offset.empty() ? "c" : " + c") + std::to_string(axis);
       if (operand.strides[axis] != 1) offset += " * static_cast<Index>(strides[" + std::to_string(row) + "][" + std::to_string(axis) + "])";
     }
-    return offset.empty() ? "0" : offset;
+    return offset;
   }
   // Written with its exact bits.
   std::string constant_of(std::uint64_t bits) const {
@@ -226,10 +230,23 @@ class ProgramWriter {
     return text;
   }
 
-  void write_store() {
-    add("  __device__ void store(int output, long long at, ", value_, " value) const {\n    switch (output) {\n");
-    for (std::size_t o = 0; o < outputs_.size(); ++o) add("      case ", o, ": cuda::store(y", o, ", at, value); break;\n");
-    add("    }\n  }\n  __device__ void store_all(Index at, const ", value_, "* y) const {\n");
+  // Computes the outputs' elements from the results.
+  void write_finish() {
+    add("  __device__ void finish(long long index, const ", value_, "* results) const {\n");
+    const std::size_t results = expression_.outputs.size(), reduced = expression_.inputs;
+    for (std::size_t i = 0; i < epilogue_->code.size(); ++i) {
+      const auto& instruction = epilogue_->code[i];
+      add("    const ", value_, " v", i, " = ");
+      if (instruction.op != ScalarOp::input) add(call_of(instruction), ";\n");
+      else if (instruction.a < results) add("results[", instruction.a, "];\n");
+      else add(load_of(reduced + instruction.a - results), ";\n");
+    }
+    for (std::size_t o = 0; o < outputs_.size(); ++o) add("    cuda::store(y", o, ", index, v", epilogue_->outputs[o], ");\n");
+    add("  }\n");
+  }
+
+  void write_store_all() {
+    add("  __device__ void store_all(Index at, const ", value_, "* y) const {\n");
     for (std::size_t o = 0; o < outputs_.size(); ++o) {
       if (lanes_ > 1) add("    store_lanes<lanes>(y", o, " + at * lanes, y + ", o, " * lanes);\n");
       else add("    cuda::store(y", o, ", at, y[", o, "]);\n");
@@ -242,19 +259,23 @@ class ProgramWriter {
   const Operands& operands_;
   std::span<const DType> outputs_;
   int lanes_;
+  const Expression* epilogue_;
   std::string_view value_;
   std::vector<bool> used_, read_;     // by instruction; by input
   std::vector<std::size_t> strided_;  // numbers of inputs
   ExpressionSource source_;
 };
 
+inline bool can_be_compiled(const Expression& expression) {
+  return expression.code.size() <= most_compiled_instructions &&
+         (is_floating(expression.compute) || std::none_of(expression.code.begin(), expression.code.end(), [](const auto& i) { return only_floating(i.op); }));
+}
+
 // Empty where the interpreter must run the expression, or must say why it cannot be run.
 inline std::optional<ExpressionSource> program_source(const Expression& expression, const Operands& operands, std::span<const DType> outputs,
-                                                      int lanes = 1) {
-  if (expression.code.size() > most_compiled_instructions) return std::nullopt;
-  if (!is_floating(expression.compute) && std::any_of(expression.code.begin(), expression.code.end(), [](const auto& i) { return only_floating(i.op); }))
-    return std::nullopt;
-  auto source = ProgramWriter{expression, operands, outputs, lanes}.write();
+                                                      int lanes, const Expression* epilogue = nullptr) {
+  if (!can_be_compiled(expression) || (epilogue && !can_be_compiled(*epilogue))) return std::nullopt;
+  auto source = ProgramWriter{expression, operands, outputs, lanes, epilogue}.write();
   if (source.words.size() > most_argument_words) return std::nullopt;
   return source;
 }
@@ -293,11 +314,14 @@ inline std::string merged_map_source(const ExpressionSource& source, DType compu
 }
 
 // Source of the kernel compiled_reduce(Program, Node, ReduceExtents, partials, counters). A Node has the identity of the reduction, in
-// the compute type. Empty in the same cases as map_source.
+// the compute type. The epilogue's inputs are the results of the reduction, then the operands that the plan calls further. Empty in
+// the same cases as map_source.
 inline std::optional<ExpressionSource> reduce_source(ReduceKind kind, const Expression& expression, const ReducePlan& plan,
-                                                     std::span<const DType> outputs) {
+                                                     const Expression& epilogue, std::span<const DType> outputs) {
   const int lanes = expression.code.size() <= most_instructions_at_once ? lanes_of(plan) : 1;
-  auto source = detail::program_source(expression, plan.operands, outputs, lanes);
+  Operands operands = plan.operands;
+  operands.inputs.insert(operands.inputs.end(), plan.further.begin(), plan.further.end());
+  auto source = detail::program_source(expression, operands, outputs, lanes, &epilogue);
   if (!source) return std::nullopt;
   source->lanes = lanes;
   const std::string value{detail::device_type(expression.compute)};
@@ -316,6 +340,15 @@ inline std::optional<ExpressionSource> reduce_source(ReduceKind kind, const Expr
                                                "reduce_columns(program, node, extents, partials, counters)");
   source->text = detail::in_source("reduction.cuh", source->text, node + kernels);
   return source;
+}
+
+// The same for results that are the outputs as they are.
+inline std::optional<ExpressionSource> reduce_source(ReduceKind kind, const Expression& expression, const ReducePlan& plan,
+                                                     std::span<const DType> outputs) {
+  Expression none;
+  none.compute = expression.compute;
+  for (std::uint16_t o = 0; o < outputs.size(); ++o) none.outputs.push_back(none.input(o));
+  return reduce_source(kind, expression, plan, none, outputs);
 }
 
 }  // namespace replicator::detail::cuda

@@ -43,7 +43,7 @@ class ReduceExecutable : public Executable {
     output_layouts.resize(request.outputs.size());
     in_place.assign(request.outputs.size(), -1);
     if (extents_.kept == 0 || extents_.blocks < 2) return;
-    scratch_bytes = static_cast<std::size_t>(extents_.kept * extents_.blocks) * size_of(reduce.expression->compute) * request.outputs.size();
+    scratch_bytes = static_cast<std::size_t>(extents_.kept * extents_.blocks) * size_of(reduce.expression->compute) * reduce.dtypes.size();
     table_bytes = static_cast<std::size_t>(tiles()) * sizeof(unsigned);
   }
 

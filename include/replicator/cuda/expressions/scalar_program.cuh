@@ -79,12 +79,12 @@ struct ScalarProgram {
 
   __device__ int slot_of(int output) const { return outputs[output].value; }
   template <class T>
-  __device__ void store(int output, std::int64_t at, T value) const {
-    cuda::store(outputs[output].dtype, outputs[output].data, at, value);
+  __device__ void store_all(std::int64_t at, const T* registers) const {
+    for (int o = 0; o < output_count; ++o) store(outputs[o].dtype, outputs[o].data, at, registers[slot_of(o)]);
   }
   template <class T>
-  __device__ void store_all(std::int64_t at, const T* registers) const {
-    for (int o = 0; o < output_count; ++o) store(o, at, registers[slot_of(o)]);
+  __device__ void finish(std::int64_t at, const T* results) const {
+    for (int o = 0; o < output_count; ++o) store(outputs[o].dtype, outputs[o].data, at, results[o]);
   }
 
  private:

@@ -57,8 +57,9 @@ __device__ void combine_partials(const Program& program, Combine combine, Reduce
   long long part = 1;  // how many partial results a lane takes: a power of two, so that the order does not depend on it
   while (part * lanes < extents.blocks) part *= 2;
   const long long begin = lane * part, left = extents.blocks - begin;
+  const bool takes_part = k < extents.kept && left > 0;
+  T results[Program::most_outputs];
   for (int o = 0; o < program.output_count; ++o) {
-    const bool takes_part = k < extents.kept && left > 0;
     if (takes_part)
       shared[threadIdx.x] = combine_in_order(partials + (o * extents.blocks + begin) * extents.kept + k, extents.kept, left < part ? left : part, combine);
     for (int distance = 1; distance * part < extents.blocks; distance *= 2) {
@@ -66,9 +67,10 @@ __device__ void combine_partials(const Program& program, Combine combine, Reduce
       if (takes_part && lane % (2 * distance) == 0 && distance * part < left)
         shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + distance * columns]);
     }
-    if (takes_part && lane == 0) program.store(o, k, shared[threadIdx.x]);
+    if (takes_part && lane == 0) results[o] = shared[threadIdx.x];
     __syncthreads();  // the memory is used again
   }
+  if (takes_part && lane == 0) program.finish(k, results);
 }
 
 }  // namespace replicator::detail::cuda

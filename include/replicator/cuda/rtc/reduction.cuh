@@ -50,11 +50,11 @@ __device__ T reduce_block(T* chains, Combine combine, T* shared) {
   return value;
 }
 
-// Stores the result of one of several blocks. Where there is only one block, it is the output's element.
+// Stores the results of one of several blocks, one for each output. Where there is only one block, they are the outputs' elements.
 template <class T, class Program>
-__device__ void put_block(const Program& program, ReduceExtents extents, T* partials, int o, long long k, long long b, T value) {
-  if (extents.blocks == 1) program.store(o, k, value);
-  else partials[(o * extents.blocks + b) * extents.kept + k] = value;
+__device__ void put_block(const Program& program, ReduceExtents extents, T* partials, long long k, long long b, const T* results) {
+  if (extents.blocks == 1) return program.finish(k, results);
+  for (int o = 0; o < program.output_count; ++o) partials[(o * extents.blocks + b) * extents.kept + k] = results[o];
 }
 
 // One thread per output element. Element j of output element k has the number k * reduced + j.
@@ -63,7 +63,7 @@ __device__ void reduce_few(const Program& program, Combine combine, ReduceExtent
   T results[Program::most_outputs];
   for (long long k = first_element(); k < extents.kept; k += element_stride()) {
     reduce_groups(program, combine, static_cast<typename Program::Index>(k * extents.reduced), 1, static_cast<int>(extents.reduced), results);
-    for (int o = 0; o < program.output_count; ++o) program.store(o, k, results[o]);
+    program.finish(k, results);
   }
 }
 
@@ -73,16 +73,14 @@ template <class T, class Program, class Combine>
 __device__ void reduce_blocks(const Program& program, Combine combine, ReduceExtents extents, T* partials, unsigned* counters) {
   constexpr int lanes = Program::lanes, threads = block_threads / lanes;
   __shared__ T shared[threads];
-  T chains[Program::most_outputs * lanes];
+  T chains[Program::most_outputs * lanes], results[Program::most_outputs];
   for (long long unit = blockIdx.x; unit < extents.kept * extents.blocks; unit += gridDim.x) {
     const long long k = unit / extents.blocks, b = unit - k * extents.blocks, left = extents.reduced - b * ReduceExtents::block;
     const int groups = static_cast<int>(left < ReduceExtents::block ? left : ReduceExtents::block) / lanes;
     const long long first = (k * extents.reduced + b * ReduceExtents::block) / lanes + threadIdx.x;
     reduce_groups(program, combine, static_cast<typename Program::Index>(first), threads, (groups - static_cast<int>(threadIdx.x) + threads - 1) / threads, chains);
-    for (int o = 0; o < program.output_count; ++o) {
-      const T value = reduce_block<lanes>(chains + o * lanes, combine, shared);
-      if (threadIdx.x == 0) put_block(program, extents, partials, o, k, b, value);
-    }
+    for (int o = 0; o < program.output_count; ++o) results[o] = reduce_block<lanes>(chains + o * lanes, combine, shared);
+    if (threadIdx.x == 0) put_block(program, extents, partials, k, b, results);
     if (extents.blocks > 1 && is_last_block(counters + k, extents.blocks)) combine_partials<1>(program, combine, extents, partials, k, shared);
   }
 }
@@ -94,7 +92,7 @@ __device__ void reduce_columns(const Program& program, Combine combine, ReduceEx
   using Index = typename Program::Index;
   constexpr int columns = ReduceExtents::columns, rows = ReduceExtents::rows, lanes = Program::lanes, across = columns / lanes, threads = across * rows;
   __shared__ T shared[rows * columns];
-  T chains[Program::most_outputs * lanes];
+  T chains[Program::most_outputs * lanes], results[Program::most_outputs];
   const int thread = static_cast<int>(threadIdx.x), column = thread % across * lanes, row = thread / across;
   const long long tiles = (extents.kept + columns - 1) / columns;
   for (long long unit = blockIdx.x; unit < tiles * extents.blocks; unit += gridDim.x) {
@@ -108,10 +106,10 @@ __device__ void reduce_columns(const Program& program, Combine combine, ReduceEx
         __syncthreads();
         for (int i = thread; i < half * columns; i += threads) shared[i] = combine(shared[i], shared[i + half * columns]);
       }
-      // Each thread stores what it combined.
-      if (thread < columns && k + thread < extents.kept) put_block(program, extents, partials, o, k + thread, b, shared[thread]);
-      __syncthreads();  // the memory is used again
+      if (thread < columns) results[o] = shared[thread];  // each thread takes what it combined
+      __syncthreads();                                    // the memory is used again
     }
+    if (thread < columns && k + thread < extents.kept) put_block(program, extents, partials, k + thread, b, results);
     if (extents.blocks > 1 && is_last_block(counters + tile, extents.blocks)) combine_partials<columns>(program, combine, extents, partials, k, shared);
   }
 }

@@ -25,17 +25,18 @@ struct CsvOptions {
 // A column, by its name in the header or by its number from 0. {"area", 3} is a list of columns.
 class CsvColumn {
  public:
-  CsvColumn(std::string name) : name_{std::move(name)} {}
-  CsvColumn(const char* name) : name_{name} {}
+  CsvColumn(std::string name) : name_{std::move(name)}, named_{true} {}
+  CsvColumn(const char* name) : CsvColumn{std::string{name}} {}
   CsvColumn(int number) : number_{number} {}
 
-  // -1 for a column that is named.
-  std::int64_t number() const { return number_; }
+  bool named() const { return named_; }
+  std::int64_t number() const { return number_; }  // -1 for a column that is named
   const std::string& name() const { return name_; }
 
  private:
   std::string name_;
   std::int64_t number_ = -1;
+  bool named_ = false;
 };
 
 namespace detail {

@@ -41,14 +41,16 @@ class CsvFile {
     unread_ = !options.header;
   }
 
-  // The number of a column. Throws DataError where the file has no such column, and BuildError for a name without a
-  // header.
+  // The number of a column. Throws DataError where the file has no such column, and BuildError for an empty name
+  // and for a name without a header.
   std::size_t find(const CsvColumn& column) const {
-    if (column.name().empty()) {
+    if (!column.named()) {
       const auto number = static_cast<std::size_t>(column.number());
       if (column.number() >= 0 && number < columns_) return number;
       throw DataError{path() + ": there is no column " + std::to_string(column.number()) + ": the first line has " + std::to_string(columns_) + " columns, counted from 0"};
     }
+    if (column.name().empty())
+      throw BuildError{path() + ": a column was asked for by an empty name: give its name, or its number from 0, which also finds a column without a name"};
     if (!options_.header) throw BuildError{path() + ": the column \"" + column.name() + "\" has a name, but .header = false says that the file names none: ask for a number"};
     const auto found = std::find(names_.begin(), names_.end(), column.name());
     if (found == names_.end()) throw DataError{path() + ": there is no column \"" + column.name() + "\": the first line names " + listed(names_)};

@@ -36,6 +36,14 @@ struct WindowOptions {
 
 namespace detail {
 
+// The compiler's first line of the error shows F.
+template <class F>
+constexpr bool require_tokenizer() {
+  static_assert(Tokenizer<F>,
+                "replicator: the tokenizer of text_windows() must be callable with a std::string_view and return a std::vector<std::int32_t>; it is F above");
+  return Tokenizer<F>;
+}
+
 class TokenWindows {
  public:
   template <class = void>
@@ -72,14 +80,17 @@ TableSource<TokenWindows> windows_of_files(const std::string& path, const std::f
 template <class = void>
 TableSource<detail::TokenWindows> token_windows(std::vector<std::int32_t> tokens, const WindowOptions& options = {});
 
-// The same for a text file, or for all *.txt of a folder, sorted by name. No window reaches over the end of a file, and
+// The same for a text file, or for all *.txt of a folder, sorted by name. `tokenizer` is a Tokenizer. No window reaches over the end of a file, and
 // a file that is too short for one is left out. The texts are read and tokenized at once, and their tokens are kept in
 // memory, so make the source outside of the input function: copies share it.
 // Throws as above, and DataError for a file that cannot be read.
-template <Tokenizer F>
+template <class F>
 TableSource<detail::TokenWindows> text_windows(const std::string& path, F&& tokenizer, const WindowOptions& options = {}) {
-  return detail::windows_of_files(
-      path, [&](std::string_view text) { return tokenizer(text); }, options);
+  if constexpr (detail::require_tokenizer<F>())
+    return detail::windows_of_files(
+        path, [&](std::string_view text) { return tokenizer(text); }, options);
+  else
+    return TableSource<detail::TokenWindows>{detail::TokenWindows{options}, path};
 }
 
 }  // namespace replicator::data

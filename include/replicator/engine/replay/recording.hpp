@@ -24,7 +24,7 @@
 
 #include <replicator/core/parse.hpp>
 #include <replicator/devices/kernel_choice.hpp>
-#include <replicator/io/safetensors.hpp>
+#include <replicator/io/safetensors_file.hpp>
 
 namespace replicator::detail {
 

@@ -22,7 +22,7 @@
 #include <replicator/io/file.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/deployment.hpp>
-#include <replicator/replicate/report_on_signal.hpp>
+#include <replicator/replicate/report_signal.hpp>
 #include <replicator/runtime/flight_record.hpp>
 #include <replicator/runtime/see/instruction_text.hpp>
 #include <replicator/runtime/see/trace_ring.hpp>

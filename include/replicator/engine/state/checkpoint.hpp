@@ -19,7 +19,7 @@
 #include <replicator/core/parse.hpp>
 #include <replicator/core/sha256.hpp>
 #include <replicator/graph/variable.hpp>
-#include <replicator/io/safetensors.hpp>
+#include <replicator/io/safetensors_file.hpp>
 
 namespace replicator::detail {
 

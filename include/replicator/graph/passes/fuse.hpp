@@ -41,7 +41,7 @@ class Fusion {
   Graph run() && {
     for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
       const auto& node = graph_.node(i);
-      if (const auto* map = operation_of<Map>(node); map && !map->known) {
+      if (const auto* map = operation_of<Map>(node)) {
         auto fused = gather(node, *map->expression);
         if (worth_inlining(i, *map, fused)) inlined_[i] = std::move(fused);
         else emit(i, Map{std::make_shared<const Expression>(std::move(fused.expression)), map->domain, map->dtypes}, fused.inputs);
@@ -132,7 +132,6 @@ class Fusion {
     const auto* other_map = operation_of<Map>(user);
     const auto* other_reduce = operation_of<Reduce>(user);
     if (!other_map && !other_reduce) return false;
-    if (other_map && other_map->known) return false;
     const auto& domain = other_map ? other_map->domain : other_reduce->domain;
     const auto& expression = other_map ? *other_map->expression : *other_reduce->expression;
     return domain == map.domain && expression.compute == map.expression->compute;

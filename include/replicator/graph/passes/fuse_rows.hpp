@@ -27,12 +27,6 @@ struct RowsOptions {
   bool column_sums = false;  // its nodes may reduce columns, too
 };
 
-// The graph, and for each of its nodes the old values that its outputs are; for a node without outputs, the old node.
-struct FusedRows {
-  Graph graph;
-  std::vector<std::vector<Value>> origins;
-};
-
 namespace detail {
 
 // A set of nodes over the same rows.
@@ -88,7 +82,7 @@ class RowsFusion {
     for (std::uint32_t g = 0; g < groups_.size(); ++g) drop_small(g);
   }
 
-  FusedRows run() && {
+  TracedBack run() && {
     emitted_.resize(size());
     for (std::uint32_t i = 0; i < size(); ++i)
       if (group_of_[i] == none || groups_[group_of_[i]].members.back() == i) emit(i);
@@ -165,7 +159,7 @@ class RowsFusion {
   }
   std::optional<What> kind_of(const Node& node, const RowsGroup& group) const {
     if (const auto* map = operation_of<Map>(node)) {
-      if (map->known || node.inputs.empty() || map->expression->compute != group.compute) return std::nullopt;
+      if (node.inputs.empty() || map->expression->compute != group.compute) return std::nullopt;
       if (map->domain == group.domain) return What::map;
       return map->domain.elements() == group.rows && keeps_type(map->dtypes, group) ? std::optional{What::map_rows} : std::nullopt;
     }
@@ -296,8 +290,7 @@ class RowsFusion {
   }
   void emit_node(std::uint32_t index) {
     rewriter_.copy(index);
-    auto& values = origins_.emplace_back();
-    for (std::uint32_t o = 0; o < std::max<std::size_t>(1, graph_.node(index).outputs.size()); ++o) values.push_back({index, o});
+    origins_.push_back(values_of(graph_, index));
   }
 
   void emit_group(const RowsGroup& group) {
@@ -391,7 +384,7 @@ class RowsFusion {
 
 // For graphs that went through merge_reduces(). Nodes with different `uniform` (by node), or of different segments (by node, see
 // find_segments), are not joined. Without segments, they are those of this graph alone.
-inline FusedRows fuse_rows(const Graph& graph, const RowsOptions& options, const std::vector<bool>& uniform = {}, std::span<const std::uint32_t> segments = {}) {
+inline TracedBack fuse_rows(const Graph& graph, const RowsOptions& options, const std::vector<bool>& uniform = {}, std::span<const std::uint32_t> segments = {}) {
   return detail::RowsFusion{graph, options, uniform, segments}.run();
 }
 

@@ -12,7 +12,7 @@
 #include <replicator/nn/optimizers/optimizer.hpp>
 #include <replicator/nn/optimizers/rate.hpp>
 #include <replicator/nn/optimizers/update.hpp>
-#include <replicator/ops/adam_formula.hpp>
+#include <replicator/ops/adam_update.hpp>
 
 namespace replicator::nn {
 
@@ -83,13 +83,8 @@ class Adam : public UpdatesVariables<Adam> {
   detail::UpdateFormula formula(DType compute, double decay) const {
     const replicator::detail::AdamConstants<double> c{options_.beta1, 1 - options_.beta1, options_.beta2, 1 - options_.beta2, options_.epsilon};
     const bool into_gradient = decay > 0 && !decoupled_, into_weight = decay > 0 && decoupled_;
-    detail::UpdateFormula result = detail::record_update(compute, 7, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
-      const Symbol g = into_gradient ? x[1] + decay * x[0] : x[1];
-      const Symbol p = into_weight ? x[0] * x[2] : x[0];
-      const Symbol m = replicator::detail::next_first_moment(x[5], g, c), v = replicator::detail::next_second_moment(x[6], g, c);
-      return {replicator::detail::next_weight(p, m, sqrt(v), x[3], x[4], c), m, v};
-    });
-    if (!into_gradient) result.known = replicator::detail::AdamFormula{c, into_weight}.known();
+    detail::UpdateFormula result = replicator::detail::adam_expression(compute, c, into_gradient ? decay : 0, into_weight);
+    if (!into_gradient) result.of_float32 = AdamUpdate{c, into_weight};
     return result;
   }
 

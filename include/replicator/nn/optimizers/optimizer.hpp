@@ -169,12 +169,17 @@ template <FloatingElement T>
 void require_trainable(const ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::string& asked,
                        std::source_location where = std::source_location::current()) {
   require_variables(replica, variables, asked, where);
-  for (const auto& variable : variables)
-    if (const auto& declared = replica.graph().variables()[variable.index()]; declared.kind != VariableKind::mirrored)
-      throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() + " was given \"" +
-                       variable.name() +
-                       "\", declared at " + declared.where.text() + ", which is " + std::string{name_of(declared.kind)} +
-                       ": only mirrored variables can be trained on all replicas; declare it without VariableKind::replica_local, or train it by nn::local(optimizer) on each replica alone"};
+  for (const auto& variable : variables) {
+    const auto& declared = replica.graph().variables()[variable.index()];
+    if (declared.kind == VariableKind::mirrored) continue;
+    // Only local_variables() makes a variable that is trainable and not mirrored.
+    const auto [cause, cure] = declared.trainable
+                                   ? std::pair{" because replica.local_variables() was alive there", "declare it outside that scope"}
+                                   : std::pair{"", "declare it without VariableKind::replica_local"};
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() + " was given \"" + variable.name() +
+                     "\", declared at " + declared.where.text() + ", which is " + std::string{name_of(declared.kind)} + cause +
+                     ": only mirrored variables can be trained on all replicas; " + cure + ", or train it by nn::local(optimizer) on each replica alone"};
+  }
 }
 
 namespace detail {

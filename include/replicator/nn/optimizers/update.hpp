@@ -63,7 +63,8 @@ std::vector<Trained> trained(const std::vector<Variable<T>>& variables, const st
 
 namespace detail {
 
-[[noreturn]] inline void refuse_option(const char* optimizer, const char* option, double value, const char* rule) {
+template <class = void>
+[[noreturn]] void refuse_option(const char* optimizer, const char* option, double value, const char* rule) {
   throw BuildError{std::string{optimizer} + ": " + option + " is " + replicator::detail::number_text(value) + ": it must " + rule};
 }
 // A NaN fails every comparison.
@@ -112,7 +113,7 @@ replicator::detail::ExpressionPtr record_update(DType compute, std::size_t input
 // The update of each element of a variable in a step.
 struct UpdateFormula {
   replicator::detail::ExpressionPtr expression;
-  std::shared_ptr<const replicator::detail::KnownFormula> known = {};
+  std::optional<AnyOperation> of_float32 = {};  // the same as one operation, for float32 tensors
 
   UpdateFormula(replicator::detail::ExpressionPtr recorded) : expression{std::move(recorded)} {}  // NOLINT: implicit on purpose
 };
@@ -154,7 +155,9 @@ inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTe
     dtypes.push_back(slot_type.dtype);
     operands.push_back(graph.read(targets.back(), where));
   }
-  const auto node = add_compute(graph, Map{formula.expression, slot_type.shape, dtypes, formula.known}, operands, where);
+  const bool float32 = result == DType::float32 && one.gradient.dtype() == DType::float32 && whole.dtype() == DType::float32;
+  const AnyOperation operation = formula.of_float32 && float32 ? *formula.of_float32 : Map{formula.expression, slot_type.shape, dtypes};
+  const auto node = add_compute(graph, operation, operands, where);
   for (std::uint32_t i = 0; i < targets.size(); ++i) graph.assign(targets[i], {node, i + 1}, where);
   return graph.tensor(node, 0);
 }

@@ -14,6 +14,7 @@
 
 #include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/devices/device_kind.hpp>
+#include <replicator/graph/fused_reduce.hpp>
 #include <replicator/graph/rows.hpp>
 #include <replicator/runtime/see/instruction_text.hpp>
 #include <replicator/runtime/see/layout_copies.hpp>
@@ -23,7 +24,7 @@
 
 namespace replicator::detail {
 
-// The number of arithmetic operations of a node. For Map and Reduce they are counted in the expressions. Other
+// The number of arithmetic operations of a node. For Map and Reduce, joined or not, they are counted in the expressions. Other
 // operations state their number (`work`); else it is one for each output element.
 inline double operations_of(const Graph& graph, std::uint32_t index) {
   const auto& node = graph.node(index);
@@ -33,6 +34,9 @@ inline double operations_of(const Graph& graph, std::uint32_t index) {
   if (const auto* map = operation_of<Map>(node)) return count(*map->expression) * static_cast<double>(map->domain.elements());
   if (const auto* reduce = operation_of<Reduce>(node))
     return (count(*reduce->expression) + static_cast<double>(node.outputs.size())) * static_cast<double>(reduce->domain.elements());
+  if (const auto* fused = operation_of<FusedReduce>(node))
+    return (count(*fused->reduce.expression) + static_cast<double>(fused->reduce.dtypes.size())) * static_cast<double>(fused->reduce.domain.elements()) +
+           count(*fused->epilogue) * static_cast<double>(node.outputs[0].shape.elements());
   if (const auto* rows = operation_of<Rows>(node)) {
     double work = 0;
     for (const auto& step : rows->steps) {

@@ -7,6 +7,7 @@
 #include <replicator/models/resnet.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/ops/ops.hpp>
+#include <replicator/replicate/replicator.hpp>
 
 #define REPLICATOR_TEMPLATE extern template
 #include <replicator/with/instantiations.hpp>

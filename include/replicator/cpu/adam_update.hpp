@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of Adam's update on the CPU. It evaluates the Map that Adam leaves for each variable in one loop. The loops over
-// tiles (map.hpp) make eight passes and take three times as long. Both do the same operations with the same roundings, so the
-// bits are equal.
+// The kernel of Adam's update on the CPU: one loop. The Map of its formula makes eight passes over tiles (map.hpp) and takes three
+// times as long. Both do the same operations with the same roundings, so the bits are equal.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +12,10 @@
 #include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
-#include <replicator/cpu/map.hpp>
+#include <replicator/graph/domain_layout.hpp>
 #include <replicator/graph/kernel.hpp>
-#include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
-#include <replicator/ops/adam_formula.hpp>
+#include <replicator/ops/adam_update.hpp>
 
 namespace replicator::detail::cpu {
 
@@ -94,13 +92,14 @@ inline void adam_tail(AdamLoop loop, const AdamTensors& t, const AdamConstants<f
 
 }  // namespace detail
 
-class AdamMapExecutable final : public Executable {
+class AdamUpdateExecutable final : public Executable {
  public:
-  AdamMapExecutable(const AdamFormula& formula, const KernelRequest& request, const Shape& domain)
-      : constants_{detail::rounded(formula.constants)},
-        loop_{formula.decays ? detail::adam_loop_of<true>(instruction_level()) : detail::adam_loop_of<false>(instruction_level())},
-        elements_{domain.elements()},
+  AdamUpdateExecutable(const AdamUpdate& update, const KernelRequest& request)
+      : constants_{detail::rounded(update.constants)},
+        loop_{update.decays ? detail::adam_loop_of<true>(instruction_level()) : detail::adam_loop_of<false>(instruction_level())},
+        elements_{request.inputs[0].shape.elements()},
         threads_{elements_ < 32 * 1024 ? 1 : request.threads} {
+    const Shape& domain = request.inputs[0].shape;
     const Layout layout = domain_layout(request, domain);
     input_layouts = demanded_layouts(request, domain, layout);
     output_layouts.assign(request.outputs.size(), layout);
@@ -125,19 +124,10 @@ class AdamMapExecutable final : public Executable {
   int threads_;
 };
 
-// Returns null unless the Map is Adam's formula on float32, with tensors of one shape and three scalars.
-inline std::unique_ptr<Executable> make_adam_map(const KernelRequest& request) {
-  const Map& map = *request.operation.get<Map>();
-  const auto formula = AdamFormula::of(map);
-  const auto float32 = [](const TensorType& type) { return type.dtype == DType::float32; };
-  if (!formula || map.expression->compute != DType::float32 || !std::all_of(request.inputs.begin(), request.inputs.end(), float32) ||
-      !std::all_of(request.outputs.begin(), request.outputs.end(), float32))
-    return nullptr;
-  for (std::size_t i = 0; i < 7; ++i)
-    if (i < 2 || i > 4 ? request.inputs[i].shape != map.domain : request.inputs[i].shape.elements() != 1) return nullptr;
-  return std::make_unique<AdamMapExecutable>(*formula, request, map.domain);
+inline std::unique_ptr<Executable> make_adam_update(const KernelRequest& request) {
+  return std::make_unique<AdamUpdateExecutable>(*request.operation.get<AdamUpdate>(), request);
 }
-inline constexpr Kernel adam_map_kernel{"cpu adam", &make_adam_map};
-inline const bool adam_map_registered = register_kernel<Map>(DeviceKind::cpu, KernelTier::library, &adam_map_kernel);
+inline constexpr Kernel adam_update_kernel{"cpu adam", &make_adam_update};
+inline const bool adam_update_registered = register_kernel<AdamUpdate>(DeviceKind::cpu, KernelTier::reference, &adam_update_kernel);
 
 }  // namespace replicator::detail::cpu

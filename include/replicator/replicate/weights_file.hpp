@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The code of weights.hpp: loads and saves variables.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/io/safetensors_file.hpp>
+#include <replicator/replicate/weights.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+// The common prefix of the names in a scope.
+inline std::string scope_start(const std::string& scope) { return scope.empty() ? scope : scope + "."; }
+
+// The network's own variables below a scope, without the scope's name. Leaves out the state of optimizers: the state of
+// a variable w is named w/momentum, for instance.
+inline std::vector<std::string> weight_names(const Replicator& repl, const std::string& start) {
+  const auto all = repl.variables();
+  const std::set<std::string_view> known{all.begin(), all.end()};
+  const auto remembered = [&](const std::string& name) {
+    const auto slash = name.rfind('/');
+    return slash != std::string::npos && known.contains(std::string_view{name}.substr(0, slash));
+  };
+  std::vector<std::string> names;
+  for (const auto& name : all)
+    if (name.starts_with(start) && !remembered(name)) names.push_back(name.substr(start.size()));
+  return names;
+}
+
+// "3 missing: a, b, c"; shows at most six names.
+inline void add_names(std::string& text, const std::vector<std::string>& names, const char* what) {
+  if (names.empty()) return;
+  text += (text.empty() ? "" : "; ") + std::to_string(names.size()) + " " + what + ": ";
+  for (std::size_t i = 0; i < names.size() && i < 6; ++i) text += (i ? ", " : "") + names[i];
+  if (names.size() > 6) text += " and " + std::to_string(names.size() - 6) + " more";
+}
+
+}  // namespace detail
+
+template <class>
+void load_weights(Replicator& repl, const std::string& path, const LoadOptions& options, std::source_location where) {
+  const auto file = io::read_safetensors(path);
+  std::vector<std::string> missing, unexpected, others;
+  std::vector<std::pair<const std::string*, const AnyArray*>> fitting;
+  const auto start = detail::scope_start(options.scope);
+  const auto names = detail::weight_names(repl, start);
+  for (const auto& name : names) {
+    const auto found = file.tensors.find(name);
+    if (found == file.tensors.end()) {
+      if (options.strict && !name.ends_with("num_batches_tracked")) missing.push_back(name);
+    } else if (const auto& type = repl.declaration(start + name).type; found->second.type() != type) {
+      others.push_back(name + " (" + found->second.type().text() + " in the file, " + type.text() + " here)");
+    } else {
+      fitting.emplace_back(&name, &found->second);
+    }
+  }
+  const std::set<std::string_view> known{names.begin(), names.end()};
+  for (const auto& [name, tensor] : file.tensors)
+    if (options.strict && !known.contains(name)) unexpected.push_back(name);
+  std::string found;
+  detail::add_names(found, missing, "missing");
+  detail::add_names(found, unexpected, "unexpected");
+  detail::add_names(found, others, "of another type");
+  if (!found.empty())
+    throw DataError{path + " does not hold the weights of this network: " + found +
+                    ". Was it saved by another depth, number of classes or model? Parts of a file are loaded with {.strict = false}"};
+  for (const auto& [name, tensor] : fitting) repl.set(start + *name, *tensor, where);
+}
+
+template <class>
+void save_weights(const Replicator& repl, const std::string& path, const SaveOptions& options) {
+  std::vector<io::NamedTensor> tensors;
+  const auto start = detail::scope_start(options.scope);
+  const auto all = repl.variables();
+  for (const auto& name : detail::weight_names(repl, start)) {
+    const auto average = start + name + "/average";
+    const bool averaged = options.averages && std::find(all.begin(), all.end(), average) != all.end();
+    const AnyArray& value = repl.value(averaged ? average : start + name);
+    tensors.push_back({name, value.type(), value.data()});
+  }
+  io::write_safetensors(path, std::move(tensors), {{"format", "pt"}});
+}
+
+}  // namespace replicator
