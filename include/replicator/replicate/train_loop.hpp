@@ -54,10 +54,15 @@ struct TrainLoopOptions {
   std::function<std::vector<double>()> validate = {};
   std::vector<Figure> validated = {};
   std::int64_t validate_every = 0;  // 0: only after the last step
-  std::string tensorboard = {};     // folder for event files; empty: none
-  bool stop_on_nan = true;          // ends the run if a figure is not finite
-  bool stop_on_signal = true;       // SIGINT and SIGTERM finish the running step and save: see StopOnSignal
-  std::FILE* out = stdout;          // of process 0; the others print nothing
+  // Called by all processes after each step, behind after_step and validate. true makes this step the last one: it is
+  // validated and saved as such, and run() returns 0. **It must return the same on all processes**: decide by figures and
+  // by what was validated, which are the same on all, and never by a clock. For a limit of time send a signal: see
+  // stop_on_signal. In the asynchronous regime figures differ, and each process ends its own steps.
+  std::function<bool()> stop_when = {};
+  std::string tensorboard = {};  // folder for event files; empty: none
+  bool stop_on_nan = true;       // ends the run if a figure is not finite
+  bool stop_on_signal = true;    // SIGINT and SIGTERM finish the running step and save: see StopOnSignal
+  std::FILE* out = stdout;       // of process 0; the others print nothing
 };
 
 class TrainLoop {
@@ -74,7 +79,7 @@ class TrainLoop {
 
   // Runs the steps: shows the progress, validates, and writes checkpoints as --checkpoint and --every ask, plus one at
   // the end. Returns the exit code for main:
-  // - 0 when all steps are done, or when the input has ended earlier, which is printed;
+  // - 0 when all steps are done, or when stop_when or the input has ended the run earlier, which is printed;
   // - 128 + the signal that stopped the run, after a whole step and its checkpoint.
   //
   // Throws what Step::step throws, and CheckError if a figure is not finite; then no checkpoint is written.
@@ -84,9 +89,12 @@ class TrainLoop {
       throw BuildError{"a training loop was given names for " + std::to_string(o_.figures.size()) + " results, but its step has " +
                        std::to_string(sizeof...(A))};
     begin(static_cast<std::int64_t>(step.steps_done()));
-    for (const auto& results : step.steps(o_.steps, where))
-      after_step(static_cast<std::int64_t>(step.steps_done()), means(results, std::index_sequence_for<A...>{}), step.finished());
-    return end(static_cast<std::int64_t>(step.steps_done()));
+    bool stopped = false;
+    for (const auto& results : step.steps(o_.steps, where)) {
+      stopped = after_step(static_cast<std::int64_t>(step.steps_done()), means(results, std::index_sequence_for<A...>{}), step.finished());
+      if (stopped) break;
+    }
+    return end(static_cast<std::int64_t>(step.steps_done()), stopped);
   }
 
   // For more than scalars, during run(). Null without a folder, and in processes other than 0.
@@ -120,7 +128,8 @@ class TrainLoop {
     find_board(before + 1);
     progress_.emplace(ProgressOptions{.steps = o_.steps, .batch = o_.batch, .examples = o_.examples, .speaks = [this] { return speaks(); }, .out = o_.out, .terminal = ::isatty(::fileno(o_.out)) == 1});
   }
-  void after_step(std::int64_t done, const std::vector<double>& values, bool finished) {
+  // Returns whether stop_when ends the run.
+  bool after_step(std::int64_t done, const std::vector<double>& values, bool finished) {
     std::string text;
     for (std::size_t i = 0; i < values.size(); ++i) text += (i > 0 ? "  " : "") + o_.figures[i].text(values[i]);
     const bool shown = (*progress_)(done, text);
@@ -129,9 +138,13 @@ class TrainLoop {
     if (o_.stop_on_nan) require_finite(done, values);
     if (o_.after_step) o_.after_step(done, values);
     const bool due = done == o_.steps || finished || (o_.validate_every > 0 && done % o_.validate_every == 0);
-    if (due && o_.validate && repl_.stop_signal() == 0) validate(done);
+    if (due) validate(done);
+    const bool stops = o_.stop_when && o_.stop_when();
+    if (stops && !due) validate(done);
+    return stops;
   }
   void validate(std::int64_t done) {
+    if (!o_.validate || repl_.stop_signal() != 0) return;
     const auto values = progress_->untimed(o_.validate);
     if (repl_.stop_signal() != 0) return;
     if (values.size() != o_.validated.size())
@@ -158,9 +171,9 @@ class TrainLoop {
                          ": the run ends here, and no checkpoint of this step is written. --find-nan names the line where it begins. A label that "
                          "is no class makes a loss NaN; if all are classes, a smaller learning rate or a longer warm-up is the usual cure"};
   }
-  int end(std::int64_t done) {
+  int end(std::int64_t done, bool stopped) {
     if (speaks() && repl_.stop_signal() != 0) std::fputc('\n', stderr);  // ends the progress line
-    else if (done < o_.steps) progress_->say("the input ended after " + std::to_string(done) + " of " + std::to_string(o_.steps) + " steps");
+    else if (done < o_.steps) progress_->say((stopped ? "stopped early, after " : "the input ended after ") + std::to_string(done) + " of " + std::to_string(o_.steps) + " steps");
     return end_training(repl_, done, o_.steps);
   }
 
