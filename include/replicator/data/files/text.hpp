@@ -105,9 +105,9 @@ inline TableSource<detail::TokenWindows> token_windows(std::vector<std::int32_t>
   return TableSource<detail::TokenWindows>{std::move(windows)};
 }
 
-// The same for a text file, or for all *.txt of a folder, sorted by name. `tokenizer` is a Tokenizer. No window reaches over the end of a file, and
-// a file that is too short for one is left out. The texts are read and tokenized at once, and their tokens are kept in
-// memory, so make the source outside of the input function: copies share it.
+// The same for a text file, or for all *.txt of a folder, sorted by name. `tokenizer` is a Tokenizer. No window reaches
+// over the end of a file, and a file that is too short for one is left out. The texts are read and tokenized at once, and
+// their tokens are kept in memory, so make the source outside of the input function: copies share it.
 // Throws as above, and DataError for a file that cannot be read.
 template <class F>
 TableSource<detail::TokenWindows> text_windows(const std::string& path, F&& tokenizer, const WindowOptions& options = {}) {
