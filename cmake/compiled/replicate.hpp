@@ -29,8 +29,8 @@ REPLICATOR_TEMPLATE void io::detail::write_histogram<>(io::detail::EventFile&, s
 REPLICATOR_TEMPLATE int end_training<>(Replicator&, std::int64_t, std::int64_t, const std::string&);
 REPLICATOR_TEMPLATE void TrainLoop::check<>();
 REPLICATOR_TEMPLATE void TrainLoop::begin<>(std::int64_t);
-REPLICATOR_TEMPLATE void TrainLoop::after_step<>(std::int64_t, const std::vector<double>&, bool);
-REPLICATOR_TEMPLATE int TrainLoop::end<>(std::int64_t);
+REPLICATOR_TEMPLATE bool TrainLoop::after_step<>(std::int64_t, const std::vector<double>&, bool);
+REPLICATOR_TEMPLATE int TrainLoop::end<>(std::int64_t, bool);
 REPLICATOR_TEMPLATE void load_weights<>(Replicator&, const std::string&, const LoadOptions&, std::source_location);
 REPLICATOR_TEMPLATE void save_weights<>(const Replicator&, const std::string&, const SaveOptions&);
 REPLICATOR_TEMPLATE std::string summary<>(const Replicator&);

@@ -4,6 +4,7 @@
 
 #include <replicator/cpu/convolution.hpp>
 #include <replicator/nn/conv1d.hpp>
+#include <replicator/nn/conv2d.hpp>
 
 #include "../support/evaluate.hpp"
 
@@ -43,13 +44,19 @@ TEST_CASE("conv1d sums windows of a sequence as defined, with stride, padding, d
   }));
 }
 
-TEST_CASE("conv1d refuses what is no batch of sequences, at the user's line") {
+TEST_CASE("conv1d and conv2d refuse what is no batch, and groups that do not divide the channels, at the user's line") {
   Graph graph{1, 2};
   ReplicaContext replica{graph};
   const Tensor<float> image{input(graph, {DType::float32, {2, 3, 4, 4}}, 0)}, x{input(graph, {DType::float32, {2, 3, 4}}, 1)};
   CHECK_THROWS_WITH(nn::conv1d(replica, image, "conv", {.features = 2}),
                     Contains("replica 1: conv1d \"conv\" at test_conv1d.cpp:") && Contains("x must be [N, C, L]") && Contains("found float32[2, 3, 4, 4]"));
   CHECK_THROWS_WITH(nn::conv1d(replica, x, "conv", {}), Contains("0 features"));
+  const auto divisor = Contains("groups a divisor of both C and the features; found float32[2, 3, 4");
+  CHECK_THROWS_WITH(nn::conv1d(replica, x, "conv", {.features = 2, .groups = 2}), divisor && Contains("2 features and 2 groups"));
+  CHECK_THROWS_WITH(nn::conv1d(replica, x, "conv", {.features = 2, .groups = 3}), divisor && Contains("2 features and 3 groups"));
+  CHECK_THROWS_WITH(nn::conv2d(replica, image, "conv", {.features = 2, .groups = 2}), divisor && Contains("conv2d \"conv\" at test_conv1d.cpp:"));
+  CHECK_THROWS_WITH(nn::conv2d(replica, image, "conv", {.features = 2, .groups = 3}), divisor && Contains("2 features and 3 groups"));
+  CHECK_THROWS_WITH(nn::conv2d(replica, x, "conv", {.features = 3}), Contains("x must be [N, C, H, W]"));
   CHECK_THROWS_WITH(nn::conv1d(replica, x, "wide", {.features = 2, .kernel = 5}), Contains("a window of 5 does not fit an extent of 4"));
 }
 

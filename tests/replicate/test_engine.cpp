@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <replicator/devices/device_support.hpp>
 #include <replicator/replicator.hpp>
 
 #include "deployments.hpp"
@@ -94,6 +95,16 @@ TEST_CASE("devices of a kind that is not part of the program are refused") {
   deployment.devices = {{DeviceKind::cuda, 0}};
   CHECK_THAT(error_of([&] { Replicator{deployment}; }),
              Catch::StartsWith("the device cuda:0 was asked for, but this program was built without cuda"));
+}
+
+TEST_CASE("a program whose CPU kernels the linker has left out is told how to link") {
+  auto& slot = device_support[static_cast<std::size_t>(DeviceKind::cpu)];
+  const auto* kept = slot.exchange(nullptr);
+  const auto told = error_of([] { Replicator{on_devices(1, 1)}; });
+  slot.store(kept);
+  CHECK(told ==
+        "the device cpu:0 was asked for, but this program was built without cpu: include <replicator/replicator.hpp>; with replicator::compiled link its objects "
+        "themselves, since an archive leaves out those that only register kernels");
 }
 
 TEST_CASE("an operation without a kernel is refused where it was used, with the header to include") {

@@ -21,6 +21,7 @@
 #include <replicator/resolve/collective_calls.hpp>
 
 #include "../input/temporary_folder.hpp"
+#include "../support/programs.hpp"
 #include "deployments.hpp"
 
 namespace test_train_loop {
@@ -206,6 +207,52 @@ TEST_CASE("an input that ends before ends the loop, after a last validation") {
   CHECK(step.steps_done() == 3);
   CHECK(validations == 1);
   CHECK_THAT(out.text(), Contains("the input ended after 3 of 100 steps\n"));
+}
+
+TEST_CASE("stop_when ends the run after the step that fulfils it: validated, saved, exit code 0, and the same bits on any number of devices and processes") {
+  // "level" is 0, 1, 2.5, 4.25, 6.125: above 5 in step 5.
+  const auto stopped = [](Deployment deployment) {
+    const Printed out;
+    double level = 0;
+    std::vector<std::int64_t> validated;
+    Replicator repl{std::move(deployment)};
+    auto step = repl.replicate(positions(nothing), walk);
+    TrainLoopOptions options{.steps = 100, .figures = {{"level"}}, .validated = {{"v"}}, .validate_every = 3, .out = out.file()};
+    options.after_step = [&](std::int64_t, const std::vector<double>& figures) { level = figures[0]; };
+    options.validate = [&] { return validated.push_back(static_cast<std::int64_t>(step.steps_done())), std::vector<double>{0}; };
+    options.stop_when = [&] { return level > 5; };
+    const int code = TrainLoop{repl, options}.run(step);
+    std::string result = std::to_string(code) + " after step " + std::to_string(step.steps_done()) + ", validated after";
+    for (const auto at : validated) result += " " + std::to_string(at);
+    if (repl.process() == 0) CHECK_THAT(out.text(), Contains("validation after step 5: v 0.0000\nstopped early, after 5 of 100 steps\n"));
+    return result + ", digest " + repl.digest();
+  };
+  const TemporaryFolder folder;
+  auto saved = on_devices(4, 1);
+  saved.checkpoint.folder = folder.path();
+  const auto alone = stopped(saved);
+  CHECK_THAT(alone, Catch::StartsWith("0 after step 5, validated after 3 5, digest "));
+  CHECK(std::filesystem::exists(folder.path() + "/step-0000000005.safetensors"));
+  CHECK(stopped(on_devices(4, 3)) == alone);
+  const auto results = test::run_as_job(3, [&](int) { return stopped(on_devices(4, 1)); });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK(result.text == alone);
+}
+
+TEST_CASE("a stop_when that differs between processes ends the job with an error that names both, within seconds") {
+  const auto results = test::run_as_job(2, [&](int process) {
+    const Printed out;
+    Replicator repl{on_devices(4, 1)};
+    auto step = repl.replicate(positions(nothing), walk);
+    TrainLoop{repl, {.steps = 100000, .stop_when = [&] { return process == 1 && step.steps_done() == 3; }, .out = out.file()}}.run(step);
+    return repl.digest();
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 1);
+    CHECK(result.seconds < 30);
+    CHECK_THAT(result.text, Contains("asks for the exchange \"digest()\" after step 2 at test_train_loop.cpp:") && Contains("asked for step 3 at test_train_loop.cpp:"));
+  }
 }
 
 TEST_CASE("options of a training loop that cannot be are refused with what to do") {

@@ -30,13 +30,15 @@ struct Conv1dOptions {
 
 // Convolution of [N, C, L] -> [N, features, OL], OL = (L + padding - dilation (kernel - 1) - 1) / stride + 1.
 // Variables: <name>.weight [features, C / groups, kernel], <name>.bias [features]; float32 for bfloat16.
-// Throws BuildError if x is no batch of sequences, features < 1, or the window does not fit.
+// Throws BuildError if x is no batch of sequences, features < 1, groups does not divide C and features, or the window does
+// not fit.
 template <FloatingElement T>
 Tensor<T> conv1d(ReplicaContext& replica, Tensor<T> x, std::string_view name, const Conv1dOptions& options,
                  std::source_location where = std::source_location::current()) {
-  if (x.shape().rank() != 3 || options.features < 1 || options.groups < 1 || x.shape()[1] < options.groups)
+  if (x.shape().rank() != 3 || options.features < 1 || options.groups < 1 || x.shape()[1] < options.groups ||
+      x.shape()[1] % options.groups != 0 || options.features % options.groups != 0)
     throw BuildError{"replica " + std::to_string(replica.id()) + ": conv1d \"" + std::string{name} + "\" at " + Location{where}.text() +
-                     ": x must be [N, C, L], features at least 1 and groups within [1, C]; found " + x.any().type().text() + ", " +
+                     ": x must be [N, C, L], features at least 1, and groups a divisor of both C and the features; found " + x.any().type().text() + ", " +
                      std::to_string(options.features) + " features and " + std::to_string(options.groups) + " groups"};
   const auto scope = replica.scope(name);
   const Shape shape{options.features, x.shape()[1] / options.groups, options.kernel};

@@ -28,14 +28,16 @@ struct Conv2dOptions {
 
 // Convolution of [N, C, H, W] -> [N, features, OH, OW].
 // Variables: <name>.weight [features, C / groups, KH, KW], <name>.bias [features]; float32 for bfloat16.
-// Throws BuildError if x is no batch of images, features < 1, or the window does not fit.
+// Throws BuildError if x is no batch of images, features < 1, groups does not divide C and features, or the window does
+// not fit.
 template <FloatingElement T>
 Tensor<T> conv2d(ReplicaContext& replica, Tensor<T> x, std::string_view name, const Conv2dOptions& options,
                  std::source_location where = std::source_location::current()) {
-  if (x.shape().rank() != 4 || options.features < 1 || options.groups < 1 || x.shape()[1] < options.groups)
+  if (x.shape().rank() != 4 || options.features < 1 || options.groups < 1 || x.shape()[1] < options.groups ||
+      x.shape()[1] % options.groups != 0 || options.features % options.groups != 0)
     throw BuildError{"replica " + std::to_string(replica.id()) + ": conv2d \"" + std::string{name} + "\" at " +
                      Location{where}.text() +
-                     ": x must be [N, C, H, W], features at least 1 and groups within [1, C]; found " +
+                     ": x must be [N, C, H, W], features at least 1, and groups a divisor of both C and the features; found " +
                      x.any().type().text() + ", " + std::to_string(options.features) + " features and " +
                      std::to_string(options.groups) + " groups"};
   const auto scope = replica.scope(name);

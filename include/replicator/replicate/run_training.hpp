@@ -47,7 +47,7 @@ void TrainLoop::begin(std::int64_t before) {
 }
 
 template <class>
-void TrainLoop::after_step(std::int64_t done, const std::vector<double>& values, bool finished) {
+bool TrainLoop::after_step(std::int64_t done, const std::vector<double>& values, bool finished) {
   std::string text;
   for (std::size_t i = 0; i < values.size(); ++i) text += (i > 0 ? "  " : "") + o_.figures[i].text(values[i]);
   const bool shown = (*progress_)(done, text);
@@ -56,11 +56,15 @@ void TrainLoop::after_step(std::int64_t done, const std::vector<double>& values,
   if (o_.stop_on_nan) require_finite(done, values);
   if (o_.after_step) o_.after_step(done, values);
   const bool due = done == o_.steps || finished || (o_.validate_every > 0 && done % o_.validate_every == 0);
-  if (due && o_.validate && repl_.stop_signal() == 0) validate(done);
+  if (due) validate(done);
+  const bool stops = o_.stop_when && o_.stop_when();
+  if (stops && !due) validate(done);
+  return stops;
 }
 
 template <class>
 void TrainLoop::validate(std::int64_t done) {
+  if (!o_.validate || repl_.stop_signal() != 0) return;
   const auto values = progress_->untimed(o_.validate);
   if (repl_.stop_signal() != 0) return;
   if (values.size() != o_.validated.size())
@@ -95,9 +99,9 @@ void TrainLoop::require_finite(std::int64_t done, const std::vector<double>& val
 }
 
 template <class>
-int TrainLoop::end(std::int64_t done) {
+int TrainLoop::end(std::int64_t done, bool stopped) {
   if (speaks() && repl_.stop_signal() != 0) std::fputc('\n', stderr);  // ends the progress line
-  else if (done < o_.steps) progress_->say("the input ended after " + std::to_string(done) + " of " + std::to_string(o_.steps) + " steps");
+  else if (done < o_.steps) progress_->say((stopped ? "stopped early, after " : "the input ended after ") + std::to_string(done) + " of " + std::to_string(o_.steps) + " steps");
   return end_training(repl_, done, o_.steps);
 }
 

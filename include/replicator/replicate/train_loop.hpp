@@ -43,10 +43,15 @@ struct TrainLoopOptions {
   std::function<std::vector<double>()> validate = {};
   std::vector<Figure> validated = {};
   std::int64_t validate_every = 0;  // 0: only after the last step
-  std::string tensorboard = {};     // folder for event files; empty: none
-  bool stop_on_nan = true;          // ends the run if a figure is not finite
-  bool stop_on_signal = true;       // SIGINT and SIGTERM finish the running step and save: see StopOnSignal
-  std::FILE* out = stdout;          // of process 0; the others print nothing
+  // Called by all processes after each step, behind after_step and validate. true makes this step the last one: it is
+  // validated and saved as such, and run() returns 0. **It must return the same on all processes**: decide by figures and
+  // by what was validated, which are the same on all, and never by a clock. For a limit of time send a signal: see
+  // stop_on_signal. In the asynchronous regime figures differ, and each process ends its own steps.
+  std::function<bool()> stop_when = {};
+  std::string tensorboard = {};  // folder for event files; empty: none
+  bool stop_on_nan = true;       // ends the run if a figure is not finite
+  bool stop_on_signal = true;    // SIGINT and SIGTERM finish the running step and save: see StopOnSignal
+  std::FILE* out = stdout;       // of process 0; the others print nothing
 };
 
 class TrainLoop {
@@ -56,7 +61,7 @@ class TrainLoop {
 
   // Runs the steps: shows the progress, validates, and writes checkpoints as --checkpoint and --every ask, plus one at
   // the end. Returns the exit code for main:
-  // - 0 when all steps are done, or when the input has ended earlier, which is printed;
+  // - 0 when all steps are done, or when stop_when or the input has ended the run earlier, which is printed;
   // - 128 + the signal that stopped the run, after a whole step and its checkpoint.
   //
   // Throws what Step::step throws, and CheckError if a figure is not finite; then no checkpoint is written.
@@ -66,9 +71,12 @@ class TrainLoop {
       throw BuildError{"a training loop was given names for " + std::to_string(o_.figures.size()) + " results, but its step has " +
                        std::to_string(sizeof...(A))};
     begin(static_cast<std::int64_t>(step.steps_done()));
-    for (const auto& results : step.steps(o_.steps, where))
-      after_step(static_cast<std::int64_t>(step.steps_done()), means(results, std::index_sequence_for<A...>{}), step.finished());
-    return end(static_cast<std::int64_t>(step.steps_done()));
+    bool stopped = false;
+    for (const auto& results : step.steps(o_.steps, where)) {
+      stopped = after_step(static_cast<std::int64_t>(step.steps_done()), means(results, std::index_sequence_for<A...>{}), step.finished());
+      if (stopped) break;
+    }
+    return end(static_cast<std::int64_t>(step.steps_done()), stopped);
   }
 
   // For more than scalars, during run(). Null without a folder, and in processes other than 0.
@@ -103,8 +111,8 @@ class TrainLoop {
   void check();
   template <class = void>
   void begin(std::int64_t before);
-  template <class = void>
-  void after_step(std::int64_t done, const std::vector<double>& values, bool finished);
+  template <class = void>  // returns whether stop_when ends the run
+  bool after_step(std::int64_t done, const std::vector<double>& values, bool finished);
   template <class = void>
   void validate(std::int64_t done);
   template <class = void>
@@ -114,7 +122,7 @@ class TrainLoop {
   template <class = void>
   void require_finite(std::int64_t done, const std::vector<double>& values) const;
   template <class = void>
-  int end(std::int64_t done);
+  int end(std::int64_t done, bool stopped);
 
   Replicator& repl_;
   TrainLoopOptions o_;

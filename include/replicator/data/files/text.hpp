@@ -80,9 +80,9 @@ TableSource<TokenWindows> windows_of_files(const std::string& path, const std::f
 template <class = void>
 TableSource<detail::TokenWindows> token_windows(std::vector<std::int32_t> tokens, const WindowOptions& options = {});
 
-// The same for a text file, or for all *.txt of a folder, sorted by name. `tokenizer` is a Tokenizer. No window reaches over the end of a file, and
-// a file that is too short for one is left out. The texts are read and tokenized at once, and their tokens are kept in
-// memory, so make the source outside of the input function: copies share it.
+// The same for a text file, or for all *.txt of a folder, sorted by name. `tokenizer` is a Tokenizer. No window reaches
+// over the end of a file, and a file that is too short for one is left out. The texts are read and tokenized at once, and
+// their tokens are kept in memory, so make the source outside of the input function: copies share it.
 // Throws as above, and DataError for a file that cannot be read.
 template <class F>
 TableSource<detail::TokenWindows> text_windows(const std::string& path, F&& tokenizer, const WindowOptions& options = {}) {

@@ -123,7 +123,8 @@ inline Rate warmup_cosine(double peak, std::int64_t warmup, std::int64_t total, 
     detail::require_not_negative("warmup_cosine", "peak", peak);
     detail::require_not_negative("warmup_cosine", "final", final);
     detail::require_steps("warmup_cosine (warmup)", warmup, 0);
-    detail::require_steps("warmup_cosine (total)", total, warmup + 1);
+    if (total <= warmup)
+      throw BuildError{"warmup_cosine: asked for " + std::to_string(total) + " steps in all, of which " + std::to_string(warmup) + " are the warm-up: give a larger total"};
   });
   return [=](Symbol step) {
     const auto w = static_cast<double>(warmup);
