@@ -227,10 +227,11 @@ TEST_CASE("the source of a reduction with an epilogue computes it from the resul
   const auto plan = cuda::plan_of(fused, {operation, inputs, outputs, offered});
   const auto source = cuda::reduce_source(ReduceKind::sum, sums, plan, epilogue, fused.dtypes);
   check_compiles(source);
-  CHECK(source->lanes == 4);  // the bfloat16 is not among what is reduced
+  CHECK(source->lanes == 4);               // the bfloat16 is not among what is reduced
+  CHECK(source->words.back() == 0x41000000);  // 8
   CHECK_THAT(source->text, Catch::Contains("finish(long long index, const float* results) const {\n"
                                            "    const float v0 = results[0];\n"
-                                           "    const float v1 = __uint_as_float(0x41000000u);\n"
+                                           "    const float v1 = constants[0][0];\n"
                                            "    const float v2 = quotient(v0, v1);\n"
                                            "    const float v3 = load<float>(x1, index);\n"
                                            "    const float v4 = load<float>(x2, 0);\n"

@@ -201,6 +201,18 @@ TEST_CASE("an epilogue has at most 64 instructions; what is left are Maps") {
     if (const auto* operation = operation_of<FusedReduce>(node)) CHECK(operation->epilogue->code.size() <= 64);
 }
 
+TEST_CASE("an epilogue reads at most 24 values") {
+  Traced traced{{{20, 6}}};
+  auto value = sum(traced[0], {0});
+  for (int i = 0; i < 30; ++i) value = tanh(value * traced.add({6}));
+  traced.give(value.any());
+  const Graph fused = traced.fused();
+  REQUIRE(count(fused, "fused_reduce") == 1);
+  CHECK(count(fused, "map") > 0);
+  for (const auto& node : fused.nodes())
+    if (const auto* operation = operation_of<FusedReduce>(node)) CHECK(operation->epilogue->inputs <= 24);
+}
+
 TEST_CASE("nodes of other segments and uniform nodes are not joined") {
   Traced traced{{{20, 6}}};
   traced.give(exp(sum(traced[0], {0})).any());

@@ -46,6 +46,7 @@ EXPRESSIONS = [
     Row("SGD with momentum", ("float32", "compiled_map", SGD), 11, 15, 1, 32),
     Row("SGD with momentum, merged", ("float32", "compiled_merged_map", SGD), 11, 20, 1, 40),
     Row("sums of batch norm", ("float32", "compiled_reduce", "x0", 4), 3, None, 0, 64, 192),  # the stack holds a tree of partial results
+    Row("sums of batch norm's gradient", ("float32", "compiled_reduce", "x0; mul(x0, sub(x1, x2))", 8), 6, None, 0, 48, 192),
     Row("batch norm + ReLU", ("bfloat16", "compiled_map", "relu(add(mul(sub(x0, x1), x2), x3))"), 16, 17, 0, 64),
     Row("batch norm + residual + ReLU", ("bfloat16", "compiled_map", ADD_RELU), 19, 21, 0, 40),
     Row("gradient of residual + ReLU", ("bfloat16", "compiled_map", RELU_GRADIENT), 17, 19, 0, 32),

@@ -137,12 +137,21 @@ class ProgramWriter {
     for (std::size_t i = 0; i < operands_.inputs.size(); ++i) add("  const ", stored_type(operands_.inputs[i].dtype), "* x", i, ";\n");
     for (std::size_t o = 0; o < outputs_.size(); ++o) add("  ", stored_type(outputs_[o]), "* y", o, ";\n");
     source_.words.resize(source_.words.size() + operands_.inputs.size() + outputs_.size());
+    if (epilogue_) write_constants();
     if (strided_.empty()) return;
     add("  Divider extents[", rank(), "];\n  long long strides[", strided_.size(), "][", rank(), "];\n");
     for (const auto extent : operands_.extents)
       for (const auto word : divider_words(extent)) source_.words.push_back(word);
     for (const auto i : strided_)
       for (const auto stride : operands_.inputs[i].strides) source_.words.push_back(static_cast<std::uint64_t>(stride));
+  }
+
+  // Those of an epilogue are no part of the source, because reductions of other extents divide by other numbers.
+  void write_constants() {
+    std::size_t count = 0;
+    for (const auto& instruction : epilogue_->code)
+      if (instruction.op == ScalarOp::constant) source_.words.push_back(bits_of(instruction.bits)), ++count;
+    if (count > 0) add("  ", value_, " constants[", count, "][8 / sizeof(", value_, ")];\n");
   }
 
   void write_evaluate() {
@@ -216,13 +225,15 @@ class ProgramWriter {
     }
     return offset;
   }
+  // Of a constant as a value of the type of computation.
+  std::uint64_t bits_of(std::uint64_t bits) const {
+    return expression_.compute == DType::float32 ? std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits))) : bits;
+  }
   // Written with its exact bits.
   std::string constant_of(std::uint64_t bits) const {
     char text[80];
     switch (expression_.compute) {
-      case DType::float32:
-        std::snprintf(text, sizeof text, "__uint_as_float(0x%08xu)", std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits))));
-        break;
+      case DType::float32: std::snprintf(text, sizeof text, "__uint_as_float(0x%08xu)", static_cast<unsigned>(bits_of(bits))); break;
       case DType::float64: std::snprintf(text, sizeof text, "__longlong_as_double(0x%016llxll)", static_cast<unsigned long long>(bits)); break;
       case DType::int32: std::snprintf(text, sizeof text, "static_cast<int>(0x%08xu)", static_cast<unsigned>(bits)); break;
       default: std::snprintf(text, sizeof text, "static_cast<long long>(0x%016llxull)", static_cast<unsigned long long>(bits));
@@ -234,10 +245,11 @@ class ProgramWriter {
   void write_finish() {
     add("  __device__ void finish(long long index, const ", value_, "* results) const {\n");
     const std::size_t results = expression_.outputs.size(), reduced = expression_.inputs;
-    for (std::size_t i = 0; i < epilogue_->code.size(); ++i) {
+    for (std::size_t i = 0, constants = 0; i < epilogue_->code.size(); ++i) {
       const auto& instruction = epilogue_->code[i];
       add("    const ", value_, " v", i, " = ");
-      if (instruction.op != ScalarOp::input) add(call_of(instruction), ";\n");
+      if (instruction.op == ScalarOp::constant) add("constants[", constants++, "][0];\n");
+      else if (instruction.op != ScalarOp::input) add(call_of(instruction), ";\n");
       else if (instruction.a < results) add("results[", instruction.a, "];\n");
       else add(load_of(reduced + instruction.a - results), ";\n");
     }

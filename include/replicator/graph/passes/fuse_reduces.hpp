@@ -25,7 +25,7 @@ class ReduceFusion {
  public:
   // Beyond this many results the arithmetic is more work than a launch.
   static constexpr std::int64_t most_results = 4096;
-  static constexpr std::size_t most_instructions = 64;  // of an epilogue
+  static constexpr std::size_t most_instructions = 64, most_operands = 24;  // of an epilogue; the interpreter has room for them
 
   ReduceFusion(const Graph& graph, const std::vector<bool>& uniform, std::span<const std::uint32_t> segments)
       : graph_{graph},
@@ -84,7 +84,7 @@ class ReduceFusion {
     const auto& operation = *operation_of<Reduce>(graph_.node(reduce));
     const auto& results = graph_.type({reduce, 0}).shape;
     if (results.elements() > most_results || operation.domain.elements() == 0 || map.expression->compute != operation.expression->compute ||
-        without_ones(map.domain) != without_ones(results) || !alike(index, reduce) || instructions(reduce) + map.expression->code.size() > most_instructions)
+        without_ones(map.domain) != without_ones(results) || !alike(index, reduce) || !has_room(index, reduce))
       return false;
     for (const auto input : graph_.node(index).inputs) {
       if (reduce_of(input) == reduce) {
@@ -107,10 +107,16 @@ class ReduceFusion {
     return segment_[a] == segment_[b] && graph_.node(a).device == graph_.node(b).device && graph_.node(a).marks.again == graph_.node(b).marks.again &&
            (uniform_.empty() || (!uniform_[a] && !uniform_[b]));
   }
-  std::size_t instructions(std::uint32_t reduce) const {
-    std::size_t count = 0;
-    for (const auto member : members_[reduce]) count += operation_of<Map>(graph_.node(member))->expression->code.size();
-    return count;
+  // Operands that several Maps read count for each.
+  bool has_room(std::uint32_t index, std::uint32_t reduce) const {
+    std::size_t instructions = 0, operands = graph_.node(reduce).outputs.size();
+    const auto add = [&](std::uint32_t member) {
+      instructions += operation_of<Map>(graph_.node(member))->expression->code.size();
+      operands += graph_.node(member).inputs.size();
+    };
+    add(index);
+    for (const auto member : members_[reduce]) add(member);
+    return instructions <= most_instructions && operands <= most_operands;
   }
   // Whether the node runs before the reduction, or can.
   bool is_there(std::uint32_t index, std::uint32_t reduce) const {
