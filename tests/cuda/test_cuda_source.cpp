@@ -216,8 +216,9 @@ TEST_CASE("the source of a reduction with an epilogue computes it from the resul
   sums.outputs = {sums.input(0)};
   Expression epilogue;
   epilogue.inputs = 3;
-  const auto mean = epilogue.apply(ScalarOp::divide, epilogue.input(0), epilogue.constant(8));
-  epilogue.outputs = {mean, epilogue.apply(ScalarOp::multiply_add, mean, epilogue.input(1), epilogue.input(2))};
+  const auto sum = epilogue.input(0), count = epilogue.constant(8), mean = epilogue.apply(ScalarOp::divide, sum, count);
+  const auto scale = epilogue.input(1), shift = epilogue.input(2);
+  epilogue.outputs = {mean, epilogue.apply(ScalarOp::multiply_add, mean, scale, shift)};
   const Shape domain{1000, 64};
   const FusedReduce fused{{ReduceKind::sum, std::make_shared<const Expression>(sums), {0}, domain, {DType::float32}}, std::make_shared<const Expression>(epilogue), {{64}, {64}}, {DType::float32, DType::bfloat16}};
   const AnyOperation operation{fused};
