@@ -228,7 +228,7 @@ TEST_CASE("the source of a reduction with an epilogue computes it from the resul
   const auto plan = cuda::plan_of(fused, {operation, inputs, outputs, offered});
   const auto source = cuda::reduce_source(ReduceKind::sum, sums, plan, epilogue, fused.dtypes);
   check_compiles(source);
-  CHECK(source->lanes == 4);               // the bfloat16 is not among what is reduced
+  CHECK(source->lanes == 4);                  // the bfloat16 is not among what is reduced
   CHECK(source->words.back() == 0x41000000);  // 8
   CHECK_THAT(source->text, Catch::Contains("finish(long long index, const float* results) const {\n"
                                            "    const float v0 = results[0];\n"
