@@ -64,20 +64,8 @@ REPLICATOR_TEMPLATE class detail::StoredRows<std::int64_t>;
 REPLICATOR_TEMPLATE class detail::StoredRows<std::uint8_t>;
 REPLICATOR_TEMPLATE class detail::StoredRows<bool>;
 REPLICATOR_TEMPLATE class detail::StoredRows<bfloat16>;
-REPLICATOR_TEMPLATE detail::StoredRows<float> detail::npy_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<double> detail::npy_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<std::int32_t> detail::npy_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<std::int64_t> detail::npy_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<std::uint8_t> detail::npy_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<bool> detail::npy_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<bfloat16> detail::npy_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<float> detail::idx_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<double> detail::idx_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<std::int32_t> detail::idx_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<std::int64_t> detail::idx_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<std::uint8_t> detail::idx_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<bool> detail::idx_rows(const std::string&);
-REPLICATOR_TEMPLATE detail::StoredRows<bfloat16> detail::idx_rows(const std::string&);
+REPLICATOR_TEMPLATE detail::StoredArray detail::read_idx_header(const std::string&, std::span<const std::byte>);
+REPLICATOR_TEMPLATE detail::StoredArray detail::read_npy_header(const std::string&, std::span<const std::byte>);
 
 }  // namespace replicator::data
 

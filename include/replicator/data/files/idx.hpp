@@ -3,17 +3,19 @@
 // Source: yann.lecun.com/exdb/mnist ("The IDX file format").
 #pragma once
 
+#include <cstddef>
 #include <replicator/core/array.hpp>
 #include <replicator/data/files/stored_rows.hpp>
 #include <replicator/data/files/table.hpp>
+#include <span>
 #include <string>
 
 namespace replicator::data {
 
 namespace detail {
 
-template <Element T>
-StoredRows<T> idx_rows(const std::string& path);
+template <class = void>
+StoredArray read_idx_header(const std::string& path, std::span<const std::byte> file);
 
 }  // namespace detail
 
@@ -23,7 +25,7 @@ StoredRows<T> idx_rows(const std::string& path);
 // Throws DataError that names file and byte if it is no IDX file, cut short, or does not fit T.
 template <Element T>
 TableSource<detail::StoredRows<T>> idx(const std::string& path) {
-  return TableSource<detail::StoredRows<T>>{detail::idx_rows<T>(path), path};
+  return TableSource<detail::StoredRows<T>>{{path, &detail::read_idx_header<>}, path};
 }
 
 }  // namespace replicator::data

@@ -9,17 +9,16 @@
 #include <replicator/data/files/load_stored_rows.hpp>
 #include <replicator/data/files/stored_rows.hpp>
 #include <replicator/data/index_stages.hpp>
-#include <replicator/io/mapped_file.hpp>
 #include <replicator/io/number_encoding.hpp>
 #include <span>
 #include <string>
-#include <utility>
 
 namespace replicator::data::detail {
 
 // An IDX file is two zero bytes, the type, the rank, the extents as 32-bit big-endian numbers, and the data.
 // Throws DataError for anything else.
-inline StoredArray read_idx_header(const std::string& path, std::span<const std::byte> file) {
+template <class>
+StoredArray read_idx_header(const std::string& path, std::span<const std::byte> file) {
   StoredArray result;
   if (file.size() < 4) io::detail::refuse(path, 0, "an IDX file begins with 4 bytes, found " + std::to_string(file.size()));
   if (file[0] != std::byte{0} || file[1] != std::byte{0})
@@ -41,13 +40,6 @@ inline StoredArray read_idx_header(const std::string& path, std::span<const std:
   for (std::size_t axis = 0; axis < rank; ++axis) result.shape.push_back(io::detail::load_big<std::uint32_t>(file.data() + 4 + 4 * axis));
   require_bytes(path, file, result);
   return result;
-}
-
-template <Element T>
-StoredRows<T> idx_rows(const std::string& path) {
-  io::detail::MappedFile file{path};
-  const auto header = read_idx_header(path, file.bytes());
-  return StoredRows<T>{std::move(file), header};
 }
 
 }  // namespace replicator::data::detail

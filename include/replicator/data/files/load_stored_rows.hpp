@@ -10,7 +10,6 @@
 #include <replicator/io/number_encoding.hpp>
 #include <span>
 #include <string>
-#include <utility>
 
 namespace replicator::data::detail {
 
@@ -26,9 +25,9 @@ inline void require_bytes(const std::string& path, std::span<const std::byte> fi
 }
 
 template <Element T>
-StoredRows<T>::StoredRows(io::detail::MappedFile file, const StoredArray& array)
-    : file_{std::move(file)}, array_{array}, row_{std::span{array.shape.begin() + 1, array.shape.rank() - 1}} {
-  io::detail::require_hold<T>(file_.path(), array.stored);
+StoredRows<T>::StoredRows(const std::string& path, StoredArray (*read_header)(const std::string&, std::span<const std::byte>))
+    : file_{path}, array_{read_header(path, file_.bytes())}, row_{std::span{array_.shape.begin() + 1, array_.shape.rank() - 1}} {
+  io::detail::require_hold<T>(path, array_.stored);
 }
 
 template <Element T>

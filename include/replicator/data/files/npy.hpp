@@ -3,17 +3,19 @@
 // Source: NumPy Enhancement Proposal 1 ("A Simple File Format for NumPy Arrays"), versions 1.0 to 3.0.
 #pragma once
 
+#include <cstddef>
 #include <replicator/core/array.hpp>
 #include <replicator/data/files/stored_rows.hpp>
 #include <replicator/data/files/table.hpp>
+#include <span>
 #include <string>
 
 namespace replicator::data {
 
 namespace detail {
 
-template <Element T>
-StoredRows<T> npy_rows(const std::string& path);
+template <class = void>
+StoredArray read_npy_header(const std::string& path, std::span<const std::byte> file);
 
 }  // namespace detail
 
@@ -23,7 +25,7 @@ StoredRows<T> npy_rows(const std::string& path);
 // Throws DataError that names file and byte if it is no .npy file, cut short, in Fortran order, or does not fit T.
 template <Element T>
 TableSource<detail::StoredRows<T>> npy(const std::string& path) {
-  return TableSource<detail::StoredRows<T>>{detail::npy_rows<T>(path), path};
+  return TableSource<detail::StoredRows<T>>{{path, &detail::read_npy_header<>}, path};
 }
 
 }  // namespace replicator::data

@@ -10,7 +10,6 @@
 #include <replicator/data/files/npy.hpp>
 #include <replicator/data/files/stored_rows.hpp>
 #include <replicator/data/index_stages.hpp>
-#include <replicator/io/mapped_file.hpp>
 #include <replicator/io/number_encoding.hpp>
 #include <replicator/io/text_cursor.hpp>
 #include <span>
@@ -93,7 +92,8 @@ class NpyHeaderReader : io::detail::TextCursor {
   }
 };
 
-inline StoredArray read_npy_header(const std::string& path, std::span<const std::byte> file) {
+template <class>
+StoredArray read_npy_header(const std::string& path, std::span<const std::byte> file) {
   static constexpr std::string_view magic = "\x93NUMPY";
   const std::string_view text{reinterpret_cast<const char*>(file.data()), file.size()};
   if (file.size() < 10 || text.substr(0, 6) != magic) io::detail::refuse(path, 0, "no .npy file: it does not begin with \\x93NUMPY, or ends too early");
@@ -111,13 +111,6 @@ inline StoredArray read_npy_header(const std::string& path, std::span<const std:
   if (result.shape.rank() == 0) io::detail::refuse(path, head, "a scalar; the elements of an input lie along the first dimension");
   require_bytes(path, file, result);
   return result;
-}
-
-template <Element T>
-StoredRows<T> npy_rows(const std::string& path) {
-  io::detail::MappedFile file{path};
-  const auto header = read_npy_header(path, file.bytes());
-  return StoredRows<T>{std::move(file), header};
 }
 
 }  // namespace replicator::data::detail

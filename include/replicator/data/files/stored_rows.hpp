@@ -7,6 +7,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/io/mapped_file.hpp>
 #include <replicator/io/number_encoding.hpp>
+#include <span>
 #include <string>
 
 namespace replicator::data::detail {
@@ -23,7 +24,8 @@ struct StoredArray {
 template <Element T>
 class StoredRows {
  public:
-  StoredRows(io::detail::MappedFile file, const StoredArray& array);
+  // read_header(path, the bytes of the file) finds the array.
+  StoredRows(const std::string& path, StoredArray (*read_header)(const std::string&, std::span<const std::byte>));
   std::int64_t size() const { return array_.shape[0]; }
   Array<T> operator[](std::int64_t item) const;
 
