@@ -7,6 +7,7 @@
 #include <replicator/graph/fused_reduce.hpp>
 #include <replicator/replicator.hpp>
 
+#include "small_images.hpp"
 #include "without_kernels.hpp"
 
 namespace test_cuda_fused_reductions {
@@ -66,19 +67,8 @@ struct Outcome {
 };
 // Batch norms over one replica and over both, and a softmax.
 Outcome train(const char* devices, bool capture) {
-  const char* const arguments[] = {"--replicas", "2", "--input-threads", "1", "--devices", devices};
-  auto where = Deployment::from(arguments);
-  where.capture = capture;
-  Replicator repl{where};
-  const auto input_fn = [](const InputContext& ctx) {
-    return data::from_generator([n = ctx.replica_batch(4), ctx](std::int64_t position) {
-      PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
-      Array<float> images{{n, 3, 6, 6}};
-      for (auto& value : images) value = 2 * random.uniform() - 1;
-      return images;
-    });
-  };
-  auto step = repl.replicate(input_fn, [&](ReplicaContext& replica, Tensor<float> x) {
+  Replicator repl{two_replicas_on(devices, capture)};
+  auto step = repl.replicate(small_images, [&](ReplicaContext& replica, Tensor<float> x) {
     const auto layer = [&](Tensor<float> in, const char* name, std::int64_t features, bool across) {
       return relu(nn::batch_norm(replica, nn::conv2d(replica, in, name, {.features = features, .kernel = {3, 3}, .padding = {1, 1}}), std::string{name} + "_norm", {.across_replicas = across}));
     };

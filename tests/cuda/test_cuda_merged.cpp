@@ -2,6 +2,7 @@
 // Several Maps of one expression in one launch have the bits of separate launches.
 #include "device_run.hpp"
 #include "expressions.hpp"
+#include "small_images.hpp"
 
 #include <atomic>
 #include <map>
@@ -187,19 +188,8 @@ struct Outcome {
 // Convolutions, normalisations and biases, one of a single element.
 template <class Optimizer>
 Outcome train(const Optimizer& optimizer, const char* devices, bool capture) {
-  const char* const arguments[] = {"--replicas", "2", "--input-threads", "1", "--devices", devices};
-  auto where = Deployment::from(arguments);
-  where.capture = capture;
-  Replicator repl{where};
-  const auto input_fn = [](const InputContext& ctx) {
-    return data::from_generator([n = ctx.replica_batch(4), ctx](std::int64_t position) {
-      PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
-      Array<float> images{{n, 3, 6, 6}};
-      for (auto& value : images) value = 2 * random.uniform() - 1;
-      return images;
-    });
-  };
-  auto step = repl.replicate(input_fn, [&](ReplicaContext& replica, Tensor<float> x) {
+  Replicator repl{two_replicas_on(devices, capture)};
+  auto step = repl.replicate(small_images, [&](ReplicaContext& replica, Tensor<float> x) {
     const auto layer = [&](Tensor<float> in, const char* name, std::int64_t features) {
       return nn::batch_norm(replica, nn::conv2d(replica, in, name, {.features = features, .kernel = {3, 3}, .padding = {1, 1}}), std::string{name} + "_norm");
     };
