@@ -21,11 +21,11 @@ REPLICATOR_TEMPLATE void io::write_safetensors<>(const std::string&, const std::
 REPLICATOR_TEMPLATE std::vector<std::byte> io::safetensors_bytes<>(const std::string&, std::vector<io::NamedTensor>, const std::map<std::string, std::string>&);
 REPLICATOR_TEMPLATE io::Safetensors io::read_safetensors<>(const std::string&);
 REPLICATOR_TEMPLATE io::Safetensors io::read_safetensors<>(const std::string&, std::span<const std::byte>);
-REPLICATOR_TEMPLATE std::shared_ptr<io::detail::EventFile> io::detail::make_event_file<>(const std::string&, io::TensorBoardOptions);
-REPLICATOR_TEMPLATE const std::string& io::detail::path_of<>(const io::detail::EventFile&);
-REPLICATOR_TEMPLATE void io::detail::write_scalar<>(io::detail::EventFile&, std::string_view, std::int64_t, double);
-REPLICATOR_TEMPLATE void io::detail::write_image<>(io::detail::EventFile&, std::string_view, std::int64_t, const Array<std::uint8_t>&);
-REPLICATOR_TEMPLATE void io::detail::write_histogram<>(io::detail::EventFile&, std::string_view, std::int64_t, std::span<const float>, int);
+REPLICATOR_TEMPLATE io::TensorBoardWriter::TensorBoardWriter(const std::string&, io::TensorBoardOptions);
+REPLICATOR_TEMPLATE const std::string& io::TensorBoardWriter::path<>() const;
+REPLICATOR_TEMPLATE void io::TensorBoardWriter::scalar<>(std::string_view, std::int64_t, double);
+REPLICATOR_TEMPLATE void io::TensorBoardWriter::image<>(std::string_view, std::int64_t, const Array<std::uint8_t>&);
+REPLICATOR_TEMPLATE void io::TensorBoardWriter::histogram<>(std::string_view, std::int64_t, std::span<const float>, int);
 REPLICATOR_TEMPLATE int end_training<>(Replicator&, std::int64_t, std::int64_t, const std::string&);
 REPLICATOR_TEMPLATE void TrainLoop::check<>();
 REPLICATOR_TEMPLATE void TrainLoop::begin<>(std::int64_t);

@@ -29,7 +29,9 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::io::detail {
+namespace replicator::io {
+
+namespace detail {
 
 // The message tensorboard.HistogramProto: intervals of equal width from the least to the greatest value, closed above.
 inline ProtobufMessage histogram_message(std::span<const float> values, int buckets) {
@@ -128,43 +130,43 @@ class EventFile {
   off_t size_ = 0;
 };
 
-template <class>
-std::shared_ptr<EventFile> make_event_file(const std::string& folder, TensorBoardOptions options) {
-  return std::make_shared<EventFile>(folder, std::move(options));
-}
+}  // namespace detail
 
 template <class>
-const std::string& path_of(const EventFile& file) { return file.path(); }
+TensorBoardWriter::TensorBoardWriter(const std::string& folder, TensorBoardOptions options) : file_{std::make_shared<detail::EventFile>(folder, std::move(options))} {}
 
 template <class>
-void write_scalar(EventFile& file, std::string_view tag, std::int64_t step, double value) {
-  ProtobufMessage item;
+const std::string& TensorBoardWriter::path() const { return file_->path(); }
+
+template <class>
+void TensorBoardWriter::scalar(std::string_view tag, std::int64_t step, double value) {
+  detail::ProtobufMessage item;
   item.string(1, tag);
   item.float32(2, static_cast<float>(value));
-  file.summary(step, item);
+  file_->summary(step, item);
 }
 
 template <class>
-void write_image(EventFile& file, std::string_view tag, std::int64_t step, const Array<std::uint8_t>& pixels) {
+void TensorBoardWriter::image(std::string_view tag, std::int64_t step, const Array<std::uint8_t>& pixels) {
   const auto png = encode_png(pixels);
-  ProtobufMessage picture, item;
+  detail::ProtobufMessage picture, item;
   picture.int64(1, pixels.shape()[0]);
   picture.int64(2, pixels.shape()[1]);
   picture.int64(3, pixels.shape().rank() == 3 ? pixels.shape()[2] : 1);
   picture.bytes(4, png);
   item.string(1, tag);
   item.message(4, picture);
-  file.summary(step, item);
+  file_->summary(step, item);
 }
 
 template <class>
-void write_histogram(EventFile& file, std::string_view tag, std::int64_t step, std::span<const float> values, int buckets) {
+void TensorBoardWriter::histogram(std::string_view tag, std::int64_t step, std::span<const float> values, int buckets) {
   if (buckets < 1 || buckets > 1 << 20)
     throw BuildError{"a histogram of " + std::to_string(buckets) + " intervals was asked for: take 1 to " + std::to_string(1 << 20)};
-  ProtobufMessage item;
+  detail::ProtobufMessage item;
   item.string(1, tag);
-  item.message(5, histogram_message(values, buckets));
-  file.summary(step, item);
+  item.message(5, detail::histogram_message(values, buckets));
+  file_->summary(step, item);
 }
 
-}  // namespace replicator::io::detail
+}  // namespace replicator::io

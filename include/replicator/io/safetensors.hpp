@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads and writes weights in the safetensors format (https://github.com/huggingface/safetensors), as Python does.
+// <replicator/replicator.hpp>, or safetensors_file.hpp, brings the code.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,6 @@
 #include <string>
 #include <vector>
 
-// The code is in io/safetensors_file.hpp.
 namespace replicator::io {
 
 // The content of a safetensors file.

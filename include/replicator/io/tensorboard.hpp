@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes event files for TensorBoard; show them with `tensorboard --logdir runs`.
+// <replicator/replicator.hpp>, or event_file.hpp, brings the code.
 #pragma once
 
 #include <chrono>
@@ -10,9 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
-// The code is in io/event_file.hpp.
 namespace replicator::io {
 
 struct TensorBoardOptions {
@@ -25,17 +24,7 @@ struct TensorBoardOptions {
 
 namespace detail {
 class EventFile;
-template <class = void>
-std::shared_ptr<EventFile> make_event_file(const std::string& folder, TensorBoardOptions options);
-template <class = void>
-const std::string& path_of(const EventFile& file);
-template <class = void>
-void write_scalar(EventFile& file, std::string_view tag, std::int64_t step, double value);
-template <class = void>
-void write_image(EventFile& file, std::string_view tag, std::int64_t step, const Array<std::uint8_t>& pixels);
-template <class = void>
-void write_histogram(EventFile& file, std::string_view tag, std::int64_t step, std::span<const float> values, int buckets);
-}  // namespace detail
+}
 
 // Writes one event file in a folder. TensorBoard shows all files of a folder as one run, and the folders below a folder
 // as several runs. For one thread at a time. In a job of several processes, only process 0 should have a writer.
@@ -46,25 +35,28 @@ void write_histogram(EventFile& file, std::string_view tag, std::int64_t step, s
 class TensorBoardWriter {
  public:
   // Creates the folder if needed. Throws DataError if the file cannot be created.
-  explicit TensorBoardWriter(const std::string& folder, TensorBoardOptions options = {}) : file_{detail::make_event_file(folder, std::move(options))} {}
+  template <class = void>
+  explicit TensorBoardWriter(const std::string& folder, TensorBoardOptions options = {});
   TensorBoardWriter(const TensorBoardWriter&) = delete;
   TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
 
-  const std::string& path() const { return detail::path_of(*file_); }
+  template <class = void>
+  const std::string& path() const;
 
   // Appends one number. Throws DataError, as all functions below, if the file cannot be written.
-  void scalar(std::string_view tag, std::int64_t step, double value) { detail::write_scalar(*file_, tag, step, value); }
+  template <class = void>
+  void scalar(std::string_view tag, std::int64_t step, double value);
 
   // Appends a picture. `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3] (RGB).
   // Throws BuildError for other shapes.
-  void image(std::string_view tag, std::int64_t step, const Array<std::uint8_t>& pixels) { detail::write_image(*file_, tag, step, pixels); }
+  template <class = void>
+  void image(std::string_view tag, std::int64_t step, const Array<std::uint8_t>& pixels);
 
   // Counts the values in `buckets` intervals of equal width between the least and the greatest; skips values that are
   // not finite. For an array, pass array.any().as<float>().
   // Throws BuildError unless 0 < buckets <= 2^20.
-  void histogram(std::string_view tag, std::int64_t step, std::span<const float> values, int buckets = 30) {
-    detail::write_histogram(*file_, tag, step, values, buckets);
-  }
+  template <class = void>
+  void histogram(std::string_view tag, std::int64_t step, std::span<const float> values, int buckets = 30);
 
  private:
   std::shared_ptr<detail::EventFile> file_;

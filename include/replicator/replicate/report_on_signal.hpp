@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // report_on_signal: on a signal such as `kill -USR1 <pid>`, a running program reports where each of its devices stands.
+// <replicator/replicator.hpp>, or report_signal.hpp, brings the code.
 #pragma once
 
-// The code is in replicate/report_signal.hpp.
 namespace replicator {
 
 // From now on, this signal makes every Replicator of the process report to stderr where each of its devices stands. The

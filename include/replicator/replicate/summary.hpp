@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table of a Replicator's variables, for people to read.
+// <replicator/replicator.hpp>, or variable_table.hpp, brings the code.
 #pragma once
 
 #include <string>
 
 #include <replicator/replicate/replicator.hpp>
 
-// The code is in replicate/variable_table.hpp.
 namespace replicator {
 
 // One line for each variable that the steps of `repl` have declared, in the order of names: its type, its elements, whether
