@@ -102,8 +102,8 @@ class Replicator {
   // - input_fn(const InputContext&) is called for each of this host's replicas. It returns an input range of Array<T>
   //   or of tuples of them. An input_fn(const HostContext&) is called once; its elements are dealt to this host's
   //   replicas in turn.
-  // - Elements are read one step ahead. So an input must not depend on the results of the step before: give it those by
-  //   set(), or by a variable (docs/data.md, "Data that depend on results").
+  // - Elements are read one step ahead, so an input cannot use the results of the step before. Pass such results to the next
+  //   step by set() or by a variable: docs/data.md, "Data that depend on results".
   // - step_fn(ReplicaContext&, Tensor<T>...) is traced once for each replica, with one tensor per component of an
   //   element. It returns a tensor, a tuple of tensors, or nothing.
   // - The steps of one Replicator share its variables.

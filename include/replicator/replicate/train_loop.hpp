@@ -43,10 +43,11 @@ struct TrainLoopOptions {
   std::function<std::vector<double>()> validate = {};
   std::vector<Figure> validated = {};
   std::int64_t validate_every = 0;  // 0: only after the last step
-  // Called by all processes after each step, behind after_step and validate. true makes this step the last one: it is
-  // validated and saved as such, and run() returns 0. **It must return the same on all processes**: decide by figures and
-  // by what was validated, which are the same on all, and never by a clock. For a limit of time send a signal: see
-  // stop_on_signal. In the asynchronous regime figures differ, and each process ends its own steps.
+  // Ends the run where it returns true: the step is validated and saved as the last one, and run() returns 0. All processes
+  // call it after each step, once after_step and validate have returned.
+  // **It must return the same on all processes.** Decide by the figures and by validated values, which are equal on all of
+  // them; never by a clock. To limit the time, send a signal: see stop_on_signal. In the asynchronous regime the figures
+  // differ, and each process ends its own steps.
   std::function<bool()> stop_when = {};
   std::string tensorboard = {};  // folder for event files; empty: none
   bool stop_on_nan = true;       // ends the run if a figure is not finite

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads and saves the variables of a Replicator as safetensors files.
+// <replicator/replicator.hpp>, or weights_file.hpp, brings the code.
 #pragma once
 
 #include <source_location>
@@ -7,7 +8,6 @@
 
 #include <replicator/replicate/replicator.hpp>
 
-// The code is in replicate/weights_file.hpp.
 namespace replicator {
 
 struct LoadOptions {
@@ -19,9 +19,8 @@ struct SaveOptions {
   bool averages = false;   // saves the moving average instead of the variable where nn::averaged keeps one, under the variable's own name
 };
 
-// Sets every variable, on all replicas, to the tensor of the same name in a safetensors file. PyTorch and torchvision
-// save a state_dict in this form, and rp::models use torchvision's names and layouts: convolutions are [out, in,
-// height, width].
+// Sets every variable, on all replicas, to the tensor of the same name in a safetensors file. A state_dict of PyTorch can be
+// saved as such a file. rp::models use torchvision's names and layouts: convolutions are [out, in, height, width].
 // - Variables of optimizers (w/momentum of w) keep their values.
 // - A *.num_batches_tracked may be missing in the file: PyTorch before 0.4.1 saved none.
 // - Call it after replicate(), which declares the variables. In a job every process calls it with the same file.
