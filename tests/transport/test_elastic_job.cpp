@@ -420,6 +420,28 @@ TEST_CASE("a process whose majority died on other machines ends, and one whose o
   }
 }
 
+TEST_CASE("who is lost before all have entered the epoch without it, and then its decider, still lets the last process of a machine go on") {
+  using transport::detail::Survivors;
+  const auto closed = static_cast<std::uint16_t>(free_port());
+  Survivors survivors{2, 42, std::vector<transport::detail::RegroupAddress>(3, {"127.0.0.1", closed})};
+  survivors.settle({false, true, true});  // process 1 has decided so, and only it has seen that process 0 is dead
+  survivors.lose(1);
+  CHECK_NOTHROW(survivors.part_from_missing({false, false, true}, [] {}));
+}
+
+TEST_CASE("of two hosts the last process goes on where the other half died, though another process had seen that") {
+  using transport::detail::Survivors;
+  const auto closed = static_cast<std::uint16_t>(free_port());
+  std::vector<transport::detail::RegroupAddress> addresses(4, {"127.0.0.2", closed});
+  addresses[2] = addresses[3] = {"127.0.0.1", closed};
+  Survivors survivors{2, 42, addresses};
+  survivors.settle({false, true, true, true});
+  survivors.lose(1);
+  const std::vector<bool> here{false, false, true, true};
+  survivors.strike(here, false, [] {});
+  CHECK(survivors.may_go_on(here));
+}
+
 TEST_CASE("of two processes on one machine the other one goes on when one is stopped, and the stopped one is told") {
   for (const int victim : {0, 1}) {
     const auto results = run_with_stopped(2, victim);

@@ -63,6 +63,11 @@ class Epochs {
   // The number of the latest known epoch.
   std::uint64_t latest() const { return proposed_.empty() ? confirmed_.number : proposed_.back().number; }
 
+  // Whether the process is a member of an epoch that still counts.
+  bool has(std::size_t process) const {
+    return confirmed_.has(process) || std::any_of(proposed_.begin(), proposed_.end(), [&](const Epoch& epoch) { return epoch.has(process); });
+  }
+
   // Learns what another process knows.
   void learn(const Epochs& other) {
     if (other.confirmed_.number > confirmed_.number) confirmed_ = other.confirmed_;

@@ -126,10 +126,10 @@ class Survivors {
     const bool decided = awaits(here) || may_go_on(here);
     for (std::size_t r = 0; r < here.size(); ++r) {
       beat();
-      if (here[r] || parted_[r] || dead_[r] || (gone_[r] && decided)) continue;
+      if (here[r] || !counts(r) || dead_[r] || (gone_[r] && decided)) continue;
       const int number = look ? probe(r) : ETIMEDOUT;
       if (number == ECONNREFUSED) dead_[r] = true;
-      if (number == 0 && gone_[r] && static_cast<int>(r) < self_) found_ = true, gone_[r] = false;
+      if (number == 0 && gone_[r] && !parted_[r] && static_cast<int>(r) < self_) found_ = true, gone_[r] = false;
       if (late || dead_[r]) gone_[r] = true;
     }
   }
@@ -161,7 +161,7 @@ class Survivors {
     std::vector<bool> told(here.size());
     for (std::size_t r = 0; r < here.size(); ++r) {
       beat();
-      if (!here[r] && !parted_[r] && !dead_[r]) told[r] = tell(r);
+      if (!here[r] && counts(r) && !dead_[r]) told[r] = tell(r);
     }
     if (arbiter_) return;
     if (!epochs_.may_go_on(part_of(here), [&](std::size_t r) { return outside(r, told[r]); })) throw CommunicationError{minority_sentence(here), self_};
@@ -185,6 +185,9 @@ class Survivors {
   bool told() const { return told_; }
 
  private:
+  // Whether the decision about the next epoch depends on the process. The job may have gone on without it just before; who
+  // decided that knew that it is gone, but may be lost as well by now.
+  bool counts(std::size_t process) const { return !parted_[process] || epochs_.has(process); }
   int probe(std::size_t process) const {
     FileDescriptor socket;
     return reach(process, socket);
