@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "../support/network_hosts.hpp"
 #include "jobs.hpp"
 #include "traffic.hpp"
 
@@ -135,6 +136,51 @@ TEST_CASE("ucx keeps to the interface of the job") {
   check_all_empty(told);
 }
 
+TEST_CASE("a link that is down for a moment while UCX starts delays the job, and one that stays down ends it by the name of who is cut off") {
+  const auto why = NetworkHosts::missing();
+  if (!why.empty()) {
+    WARN("skipped: " << why);
+    return;
+  }
+  const bool heals = GENERATE(true, false);
+  const NetworkHosts network{2};
+  const auto results = run_processes(2, [&](int process) -> std::string {
+    network.enter(process);
+    transport::ProcessEnvironment environment;
+    environment.rank = process;
+    environment.world_size = 2;
+    environment.master_address = NetworkHosts::address(0);
+    environment.master_port = 29512;
+    environment.job_token = std::string(64, 'a');
+    Job job{environment, quick_options()};
+    job.barrier();
+    std::thread link;
+    if (process == 1) {
+      network.cut(1);
+      if (heals) link = std::thread{[&] {
+          std::this_thread::sleep_for(std::chrono::milliseconds{700});
+          network.heal(1);
+        }};
+    }
+    std::string text;
+    try {
+      const auto endpoints = Ucx::create(job, {0, 1});
+      text = pass_around(*endpoints.front(), 20);
+      if (text.empty()) job.leave();
+    } catch (const CommunicationError& error) {
+      text = error.what();
+    }
+    if (link.joinable()) link.join();
+    return text;
+  });
+  INFO(describe(results));
+  for (int process = 0; process < 2; ++process) {
+    const auto& text = results[static_cast<std::size_t>(process)].text;
+    if (heals) CHECK(text.empty());
+    if (!heals) CHECK_THAT(text, Catch::Matchers::StartsWith("process " + std::to_string(1 - process) + " (pid ") && Catch::Matchers::EndsWith("died or was stopped: no heartbeat for 1.5 s"));
+  }
+}
+
 TEST_CASE("waiting for ucx is not polling: many processes on few cores stay quick") {
   const auto start = transport::Clock::now();
   check_all_empty(run_ranks({0, 1, 2, 3, 4}, [](Job&, Ucx& endpoint) { return pass_around(endpoint, 400); }));
@@ -252,6 +298,8 @@ TEST_CASE("what UCX answers becomes an error of the right family") {
   CHECK_THROWS_AS(transport::detail::throw_ucx(UCS_ERR_INVALID_PARAM, "x", -1), BuildError);
   CHECK_THROWS_AS(transport::detail::throw_ucx(UCS_ERR_NO_MEMORY, "x", -1), DeviceError);
   CHECK_THROWS_AS(transport::detail::throw_ucx(UCS_ERR_CONNECTION_RESET, "x", 2), CommunicationError);
+  CHECK_THROWS_WITH(transport::detail::throw_ucx(UCS_ERR_NO_DEVICE, "creating a worker", -1),
+                    "ucx: creating a worker: No such device: no network device that UCX may use is up on this host. `ip link` lists them; --interface and UCX_NET_DEVICES choose among them");
   CHECK_THROWS_WITH(transport::detail::throw_ucx(UCS_ERR_UNREACHABLE, "connecting rank 0 to rank 1", 2),
                     "ucx: connecting rank 0 to rank 1: Destination is unreachable");
 }

@@ -75,6 +75,7 @@ class Ucx {
   };
 
   Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, const Spin& spin);
+  static std::unique_ptr<detail::UcxWorker> open_worker(Job& job);
   ucp_ep_h endpoint_to(int rank);
   template <class Request>
   Ticket post(const Operation& operation, Request request);
@@ -93,7 +94,7 @@ class Ucx {
   Job& job_;
   int rank_;
   Spin spin_;
-  detail::UcxWorker worker_;
+  std::unique_ptr<detail::UcxWorker> worker_;
   std::vector<Peer> peers_;
   std::vector<detail::Mapping> regions_;
   std::vector<Operation> operations_;

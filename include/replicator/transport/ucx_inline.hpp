@@ -2,8 +2,12 @@
 // The member functions of Ucx. Include ucx.hpp instead.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <memory>
 #include <replicator/transport/ucx.hpp>
 #include <replicator/transport/ucx_limits.hpp>
+#include <thread>
 
 namespace replicator::detail::transport {
 
@@ -24,7 +28,7 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
   for (std::size_t r = 0; r < process_of_rank.size(); ++r)
     if (process_of_rank[r] == job.rank()) {
       result.emplace_back(new Ucx{job, static_cast<int>(r), process_of_rank, spin});
-      mine.blob(result.back()->worker_.address());
+      mine.blob(result.back()->worker_->address());
     }
   const auto all = job.exchange(mine.fields(), "ucx: addresses");
   std::vector<detail::FrameReader> readers;
@@ -37,12 +41,33 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
 }
 
 inline Ucx::Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, const Spin& spin)
-    : job_{job}, rank_{rank}, spin_{spin}, worker_{job.interface()}, wakeup_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
+    : job_{job}, rank_{rank}, spin_{spin}, worker_{open_worker(job)}, wakeup_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
   for (const int owner : process_of_rank) peers_.push_back({nullptr, owner, {}, UCS_OK, false});
   hook_ = job.on_abort([descriptor = wakeup_.get()] {
     const std::uint64_t one = 1;
     static_cast<void>(!::write(descriptor, &one, sizeof one));
   });
+}
+
+// UCX leaves out networks whose link is down while it starts. So a link that is cut for a moment is waited for: twice as long
+// as for a silent peer, so that a longer cut is reported as the others see it.
+inline std::unique_ptr<detail::UcxWorker> Ucx::open_worker(Job& job) {
+  const auto mine = job.address();
+  const auto link_is_down = [&] {
+    const auto all = detail::interface_addresses();
+    return std::any_of(all.begin(), all.end(), [&](const auto& entry) { return entry.address.text() == mine && !entry.running; });
+  };
+  const auto until = Clock::now() + 2 * job.options().dead_after;
+  for (;;) {
+    const bool late = Clock::now() >= until;
+    if (late || !link_is_down()) try {
+        return std::make_unique<detail::UcxWorker>(job.interface());
+      } catch (const detail::NoNetworkDevice&) {
+        if (late) throw;
+      }
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    job.check();
+  }
 }
 
 // Connects at the first message. UCX would complain when it closes a connection that was never used.
@@ -56,7 +81,7 @@ inline ucp_ep_h Ucx::endpoint_to(int rank) {
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = on_failure;
   params.err_handler.arg = &peer;
-  const auto status = ucp_ep_create(worker_.get(), &params, &peer.endpoint);
+  const auto status = ucp_ep_create(worker_->get(), &params, &peer.endpoint);
   if (status == UCS_OK) return peer.endpoint;
   const auto what = "connecting rank " + std::to_string(rank_) + " to rank " + std::to_string(rank) + " in " +
                     job_.describe(peer.process);
@@ -80,22 +105,22 @@ inline Ucx::~Ucx() {
   } catch (const detail::UcxAssertion& assertion) {
     fail(assertion);
   }
-  if (!assertion_.empty()) worker_.abandon();
+  if (!assertion_.empty()) worker_->abandon();
 }
 
 inline void Ucx::close() {
   std::vector<void*> requests;
   for (const auto& operation : operations_) {
     if (operation.request == nullptr || UCS_PTR_IS_ERR(operation.request)) continue;
-    ucp_request_cancel(worker_.get(), operation.request);
+    ucp_request_cancel(worker_->get(), operation.request);
     requests.push_back(operation.request);
   }
   const auto until = Clock::now() + (job_.aborted() ? job_.options().grace : job_.options().dead_after);
   ucp_request_param_t plain{};
-  if (!job_.aborted()) requests.push_back(ucp_worker_flush_nbx(worker_.get(), &plain));
+  if (!job_.aborted()) requests.push_back(ucp_worker_flush_nbx(worker_->get(), &plain));
   settle(std::move(requests), until);
   if (job_.aborted()) {
-    worker_.abandon();
+    worker_->abandon();
     return;
   }
   settle(drop_unexpected(), until);
@@ -114,9 +139,9 @@ inline void Ucx::close() {
 inline std::vector<void*> Ucx::drop_unexpected() {
   std::vector<void*> requests;
   ucp_tag_recv_info_t info{};
-  while (ucp_tag_message_h message = ucp_tag_probe_nb(worker_.get(), 0, 0, 1, &info)) {
+  while (ucp_tag_message_h message = ucp_tag_probe_nb(worker_->get(), 0, 0, 1, &info)) {
     ucp_request_param_t plain{};
-    requests.push_back(ucp_tag_msg_recv_nbx(worker_.get(), nullptr, 0, message, &plain));
+    requests.push_back(ucp_tag_msg_recv_nbx(worker_->get(), nullptr, 0, message, &plain));
   }
   return requests;
 }
@@ -126,8 +151,8 @@ inline void Ucx::settle(std::vector<void*> requests, Clock::time_point until) {
   std::erase_if(requests, [](void* request) { return request == nullptr || UCS_PTR_IS_ERR(request); });
   const auto pending = [](void* request) { return ucp_request_check_status(request) == UCS_INPROGRESS; };
   while (std::any_of(requests.begin(), requests.end(), pending) && Clock::now() < until) {
-    if (ucp_worker_progress(worker_.get()) != 0 || ucp_worker_arm(worker_.get()) == UCS_ERR_BUSY) continue;
-    pollfd event{worker_.event_descriptor(), POLLIN, 0};
+    if (ucp_worker_progress(worker_->get()) != 0 || ucp_worker_arm(worker_->get()) == UCS_ERR_BUSY) continue;
+    pollfd event{worker_->event_descriptor(), POLLIN, 0};
     ::poll(&event, 1, detail::remaining_ms(until, 50));
   }
   for (void* request : requests) ucp_request_free(request);
@@ -167,7 +192,7 @@ inline Ticket Ucx::recv(std::span<std::byte> in, int peer, Slot slot) {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     params.memory_type = UCS_MEMORY_TYPE_HOST;
-    return ucp_tag_recv_nbx(worker_.get(), in.data(), in.size(), tag(peer, slot), ~std::uint64_t{0}, &params);
+    return ucp_tag_recv_nbx(worker_->get(), in.data(), in.size(), tag(peer, slot), ~std::uint64_t{0}, &params);
   });
 }
 
@@ -241,7 +266,7 @@ inline void Ucx::progress() try {
     return job_.check();
   }
   const detail::UcxGuard guard;
-  while (ucp_worker_progress(worker_.get()) != 0) {
+  while (ucp_worker_progress(worker_->get()) != 0) {
   }
   report_broken();
 } catch (const detail::UcxAssertion& assertion) {
@@ -286,10 +311,10 @@ inline void Ucx::sleep(Clock::time_point until) try {
     return;
   }
   const detail::UcxGuard guard;
-  const auto status = ucp_worker_arm(worker_.get());
+  const auto status = ucp_worker_arm(worker_->get());
   if (status == UCS_ERR_BUSY) return;
   detail::check_ucx(status, "waiting");
-  pollfd events[2] = {{worker_.event_descriptor(), POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
+  pollfd events[2] = {{worker_->event_descriptor(), POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
   ::poll(events, 2, detail::remaining_ms(until, 60000));
 } catch (const detail::UcxAssertion& assertion) {
   fail(assertion);

@@ -85,6 +85,7 @@ struct InterfaceAddress {
   std::string interface;
   SocketAddress address;
   bool loopback = false;
+  bool running = false;  // its link carries data
 };
 
 // The addresses of all interfaces that are up.
@@ -96,7 +97,7 @@ inline std::vector<InterfaceAddress> interface_addresses() {
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next)
     if (entry->ifa_addr != nullptr && (entry->ifa_flags & IFF_UP) != 0 &&
         (entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6))
-      result.push_back({entry->ifa_name, SocketAddress{*entry->ifa_addr}, (entry->ifa_flags & IFF_LOOPBACK) != 0});
+      result.push_back({entry->ifa_name, SocketAddress{*entry->ifa_addr}, (entry->ifa_flags & IFF_LOOPBACK) != 0, (entry->ifa_flags & IFF_RUNNING) != 0});
   return result;
 }
 
