@@ -20,6 +20,13 @@ REPLICATOR_TEMPLATE void Index::take(std::int64_t);
 REPLICATOR_TEMPLATE detail::SampleStage sample(const std::vector<double>&);
 REPLICATOR_TEMPLATE detail::SampleStage sample(const std::vector<double>&, std::uint64_t);
 
+REPLICATOR_TEMPLATE WorkerPool::WorkerPool(int);
+REPLICATOR_TEMPLATE void WorkerPool::for_each(std::int64_t, const WorkerPool::Work&);
+REPLICATOR_TEMPLATE std::shared_ptr<detail::PrefetchThread> detail::make_prefetch_thread(const detail::PrefetchStage&, std::function<bool(std::size_t)>);
+REPLICATOR_TEMPLATE std::size_t detail::oldest_place(detail::PrefetchThread&);
+REPLICATOR_TEMPLATE void detail::free_oldest_place(detail::PrefetchThread&);
+REPLICATOR_TEMPLATE void detail::stop(detail::PrefetchThread&);
+
 REPLICATOR_TEMPLATE std::shared_ptr<const detail::PictureFiles> detail::scan_image_folder(const std::string&);
 REPLICATOR_TEMPLATE std::shared_ptr<const detail::TarSamples> detail::scan_tar(const std::string&, std::vector<std::string>);
 REPLICATOR_TEMPLATE std::int64_t detail::sample_count(const detail::TarSamples&);

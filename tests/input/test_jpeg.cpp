@@ -12,7 +12,7 @@
 #include <replicator/data/pictures/image_decoder.hpp>
 #include <replicator/data/pictures/jpeg.hpp>
 #include <replicator/data/pictures/jpeg_decoder.hpp>
-#include <replicator/data/prefetch.hpp>
+#include <replicator/data/prefetch_thread.hpp>
 #include <replicator/data/take.hpp>
 #include <span>
 #include <string>

@@ -9,7 +9,7 @@
 #include <replicator/data/files/table.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/data/index_stages.hpp>
-#include <replicator/data/prefetch.hpp>
+#include <replicator/data/prefetch_thread.hpp>
 #include <replicator/data/take.hpp>
 #include <replicator/data/transform.hpp>
 #include <string>

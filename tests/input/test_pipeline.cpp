@@ -7,7 +7,7 @@
 #include <ranges>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/generator.hpp>
-#include <replicator/data/prefetch.hpp>
+#include <replicator/data/prefetch_thread.hpp>
 #include <replicator/data/take.hpp>
 #include <replicator/replicate/input_source.hpp>
 #include <span>
@@ -195,7 +195,7 @@ TEST_CASE("the end of a prefetching input whose source is long in giving its ele
       return scalar(position);
     };
     return test::told(folder, [&] {
-      auto input = data::from_generator(source) | data::detail::PrefetchStage{.depth = 2, .late = late};
+      auto input = data::from_generator(source) | data::detail::PrefetchStage{.depth = 2, .late_ms = late.count()};
       (void)input.next();
       for (int i = 0; i < 20000 && !at_second; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
     });

@@ -2,7 +2,8 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <replicator/data/worker_pool.hpp>
+#include <replicator/data/worker_threads.hpp>
+#include <replicator/devices/usable_cores.hpp>
 #include <stdexcept>
 #include <string>
 #include <thread>

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include <replicator/data/worker_threads.hpp>
 #include <replicator/rl/actors.hpp>
 
 namespace test_actors {

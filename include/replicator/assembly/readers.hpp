@@ -16,6 +16,8 @@
 #include <replicator/data/index_stages.hpp>
 #include <replicator/data/pictures/image_decoder.hpp>
 #include <replicator/data/pictures/picture_decoder.hpp>
+#include <replicator/data/prefetch_thread.hpp>
+#include <replicator/data/worker_threads.hpp>
 #include <replicator/io/dlpack_exchange.hpp>
 
 // The decoders of pictures register themselves.

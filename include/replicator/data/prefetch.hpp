@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads elements ahead of their use, on a separate thread.
+// <replicator/replicator.hpp>, or prefetch_thread.hpp, brings the code.
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <replicator/core/deadline_wait.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/data/stream.hpp>
 #include <string>
-#include <thread>
 #include <utility>
+#include <vector>
 
 namespace replicator::data {
 
@@ -25,8 +21,23 @@ namespace detail {
 
 struct PrefetchStage {
   int depth;
-  std::chrono::milliseconds late{10000};  // warns if stopping waits longer than this for the source's element
+  std::int64_t late_ms = 10000;  // warns if stopping waits longer than this for the source's element
 };
+
+// A thread that fills a ring of `depth` places in turn, and waits while all are full. Destroying it ends the thread.
+class PrefetchThread;
+// `fill` reads the next element into a place, and returns false if it was the last one. The thread calls it.
+template <class = void>
+std::shared_ptr<PrefetchThread> make_prefetch_thread(const PrefetchStage& stage, std::function<bool(std::size_t place)> fill);
+// Starts the thread unless it runs. Waits for the oldest element, and returns its place.
+template <class = void>
+std::size_t oldest_place(PrefetchThread& thread);
+// The oldest element was taken: its place can be filled again.
+template <class = void>
+void free_oldest_place(PrefetchThread& thread);
+// Ends the thread, and frees all places.
+template <class = void>
+void stop(PrefetchThread& thread);
 
 template <class S>
 class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
@@ -38,22 +49,13 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
   // An exception of the source replaces its element; the input continues with the next one.
   std::optional<Value> next() {
     State& state = *state_;
-    std::unique_lock lock{state.mutex};
-    if (!state.thread.joinable()) {
-      state.stop = false;
-      state.producing = true;
-      state.thread = std::thread{[&state] { state.produce(); }};
-    }
-    state.changed.wait(lock, [&] { return !state.ready.empty(); });
-    Slot slot = std::move(state.ready.front());
-    state.ready.pop_front();
-    lock.unlock();
-    state.changed.notify_all();
+    Slot slot = std::move(state.ring[oldest_place(*state.thread)]);
+    free_oldest_place(*state.thread);
     if (slot.value) {
       ++position_;
       return std::move(slot.value);
     }
-    state.halt();  // the thread ended after this slot; the next call starts a new one
+    stop(*state.thread);  // it ended after this slot; the next call starts a new one
     if (slot.error) {
       ++position_;
       std::rethrow_exception(slot.error);
@@ -62,8 +64,7 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
   }
   std::int64_t position() const { return position_; }
   void seek(std::int64_t position) requires Seekable<S> {
-    state_->halt();
-    state_->ready.clear();
+    stop(*state_->thread);
     state_->source.seek(position);
     position_ = position;
   }
@@ -76,60 +77,22 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
   };
 
   struct State {
-    State(S stream, const PrefetchStage& stage) : source{std::move(stream)}, depth{static_cast<std::size_t>(stage.depth)}, late{stage.late} {}
-    ~State() { halt(); }
+    State(S stream, const PrefetchStage& stage)
+        : source{std::move(stream)}, ring(static_cast<std::size_t>(stage.depth)), thread{make_prefetch_thread(stage, [this](std::size_t place) { return fill(ring[place]); })} {}
 
-    void halt() {
-      if (!thread.joinable()) return;
-      {
-        std::unique_lock lock{mutex};
-        stop = true;
-        changed.notify_all();
-        replicator::detail::DeadlineWait{{.late = late}}.wait(
-            changed, lock, [&] { return !producing; }, [] { std::fputs("replicator: a prefetch() that ends or seeks waits until its source has read the current element\n", stderr); });
+    bool fill(Slot& slot) {
+      slot = {};
+      try {
+        slot.value = source.next();
+      } catch (...) {
+        slot.error = std::current_exception();
       }
-      thread.join();
-    }
-
-    void produce() {
-      make_elements();
-      {
-        const std::lock_guard lock{mutex};
-        producing = false;
-      }
-      changed.notify_all();
-    }
-    void make_elements() {
-      for (bool going = true; going;) {
-        {
-          std::unique_lock lock{mutex};
-          changed.wait(lock, [&] { return stop || ready.size() < depth; });
-          if (stop) return;
-        }
-        Slot slot;
-        try {
-          slot.value = source.next();
-        } catch (...) {
-          slot.error = std::current_exception();
-        }
-        going = slot.value.has_value();
-        {
-          const std::lock_guard lock{mutex};
-          ready.push_back(std::move(slot));
-        }
-        changed.notify_all();
-      }
+      return slot.value.has_value();
     }
 
     S source;
-    std::size_t depth;
-    std::chrono::milliseconds late;
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::deque<Slot> ready;
-    bool stop = false;
-    bool producing = false;
-    std::thread thread;
+    std::vector<Slot> ring;
+    std::shared_ptr<PrefetchThread> thread;  // ends before the others
   };
 
   std::unique_ptr<State> state_;

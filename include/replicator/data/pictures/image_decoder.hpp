@@ -14,6 +14,7 @@
 #include <replicator/data/pictures/decode_images.hpp>
 #include <replicator/data/pictures/picture_decoder.hpp>
 #include <replicator/data/pictures/resample.hpp>
+#include <replicator/data/worker_threads.hpp>
 #include <span>
 #include <string>
 #include <vector>
