@@ -158,9 +158,9 @@ TEST_CASE("a link that is down for a moment while UCX starts delays the job, and
     if (process == 1) {
       network.cut(1);
       if (heals) link = std::thread{[&] {
-          std::this_thread::sleep_for(std::chrono::milliseconds{700});
-          network.heal(1);
-        }};
+                   std::this_thread::sleep_for(std::chrono::milliseconds{700});
+                   network.heal(1);
+                 }};
     }
     std::string text;
     try {

@@ -50,16 +50,7 @@ class AnyArray {
   // array, and any array moved from it, holds `owner`. Without an owner the caller keeps the memory alive.
   // Throws BuildError for a null pointer and for memory that is not aligned.
   template <class = void>
-  static AnyArray borrow(TensorType type, void* data, std::shared_ptr<const void> owner = nullptr) {
-    const bool aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(type.dtype) == 0;
-    if (!data || !aligned)
-      throw BuildError{"an array of " + type.text() + " cannot borrow " +
-                       (data ? "memory that is not aligned to its elements: copy it" : "from a null pointer")};
-    AnyArray result;
-    result.type_ = type;
-    result.bytes_ = {std::move(owner), static_cast<std::byte*>(data)};
-    return result;
-  }
+  static AnyArray borrow(TensorType type, void* data, std::shared_ptr<const void> owner = nullptr);
   AnyArray(const AnyArray& other) : type_{other.type_} {
     if (!other.bytes_) return;
     bytes_ = detail::aligned_bytes(other.size_bytes());
@@ -104,6 +95,18 @@ class AnyArray {
   TensorType type_;
   std::shared_ptr<std::byte> bytes_;  // borrowed memory: shares the owner's reference count, if there is one
 };
+
+template <class>
+AnyArray AnyArray::borrow(TensorType type, void* data, std::shared_ptr<const void> owner) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(type.dtype) == 0;
+  if (!data || !aligned)
+    throw BuildError{"an array of " + type.text() + " cannot borrow " +
+                     (data ? "memory that is not aligned to its elements: copy it" : "from a null pointer")};
+  AnyArray result;
+  result.type_ = type;
+  result.bytes_ = {std::move(owner), static_cast<std::byte*>(data)};
+  return result;
+}
 
 template <Element T>
 class Array {

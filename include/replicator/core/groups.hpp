@@ -25,47 +25,17 @@ class Groups {
   // partition.
   Groups(std::initializer_list<std::vector<int>> members) : Groups(std::vector<std::vector<int>>(members)) {}
   Groups(std::vector<std::vector<int>> members) : members_{std::move(members)} {  // NOLINT: implicit on purpose
-    std::sort(members_.begin(), members_.end());
-    std::size_t replicas = 0;
-    for (const auto& group : members_) replicas += group.size();
-    if (!fault(static_cast<int>(replicas)).empty()) return;
-    group_of_.resize(replicas);
-    place_of_.resize(replicas);
-    for (std::size_t g = 0; g < members_.size(); ++g) {
-      begins_.push_back(static_cast<int>(replicas_.size()));
-      for (const int replica : members_[g]) {
-        group_of_[static_cast<std::size_t>(replica)] = static_cast<int>(g);
-        place_of_[static_cast<std::size_t>(replica)] = static_cast<int>(replicas_.size());
-        replicas_.push_back(replica);
-      }
-    }
+    list();
   }
 
   // True if all replicas are in one group.
   bool everybody() const { return members_.size() <= 1; }
   // The same groups with all members listed. The functions below need that.
-  Groups over(int replicas) const {
-    if (!members_.empty()) return *this;
-    std::vector<int> all;
-    for (int replica = 0; replica < replicas; ++replica) all.push_back(replica);
-    return Groups{std::vector<std::vector<int>>{std::move(all)}};
-  }
+  template <class = void>
+  Groups over(int replicas) const;
   // Says why this is no partition of `replicas` replicas; empty if it is one.
-  std::string fault(int replicas) const {
-    std::vector<int> seen(static_cast<std::size_t>(replicas), 0);
-    for (const auto& group : members_) {
-      if (group.empty()) return "a group has no members";
-      for (std::size_t i = 0; i < group.size(); ++i) {
-        const std::string replica = std::to_string(group[i]);
-        if (group[i] < 0 || group[i] >= replicas) return "there is no replica " + replica + ", only 0 to " + std::to_string(replicas - 1);
-        if (seen[static_cast<std::size_t>(group[i])]++) return "replica " + replica + " is named twice";
-        if (i > 0 && group[i] < group[i - 1]) return "replica " + replica + " is named after " + std::to_string(group[i - 1]) + ": members ascend";
-      }
-    }
-    const auto missing = std::find(seen.begin(), seen.end(), 0);
-    if (members_.empty() || missing == seen.end()) return {};
-    return "replica " + std::to_string(missing - seen.begin()) + " is in no group";
-  }
+  template <class = void>
+  std::string fault(int replicas) const;
 
   int count() const { return static_cast<int>(members_.size()); }
   const std::vector<int>& members(int group) const { return members_[static_cast<std::size_t>(group)]; }
@@ -80,16 +50,8 @@ class Groups {
   int begin(int group) const { return begins_[static_cast<std::size_t>(group)]; }  // the first place of the group
 
   // "[0, 1], [2, 3]", or "all replicas"
-  std::string text() const {
-    if (members_.empty()) return "all replicas";
-    std::string text;
-    for (const auto& group : members_) {
-      text += text.empty() ? "[" : ", [";
-      for (std::size_t i = 0; i < group.size(); ++i) text += (i ? ", " : "") + std::to_string(group[i]);
-      text += "]";
-    }
-    return text;
-  }
+  template <class = void>
+  std::string text() const;
   template <class V>
   void describe(V& v) const {
     v("members", members_);
@@ -97,11 +59,70 @@ class Groups {
   friend bool operator==(const Groups& a, const Groups& b) { return a.members_ == b.members_; }
 
  private:
+  // Orders the groups. If they are a partition, fills the tables by replica and place.
+  template <class = void>
+  void list();
+
   std::vector<std::vector<int>> members_;
   std::vector<int> group_of_, place_of_;  // by replica
   std::vector<int> replicas_;             // by place
   std::vector<int> begins_;               // by group
 };
+
+template <class>
+Groups Groups::over(int replicas) const {
+  if (!members_.empty()) return *this;
+  std::vector<int> all;
+  for (int replica = 0; replica < replicas; ++replica) all.push_back(replica);
+  return Groups{std::vector<std::vector<int>>{std::move(all)}};
+}
+
+template <class>
+std::string Groups::fault(int replicas) const {
+  std::vector<int> seen(static_cast<std::size_t>(replicas), 0);
+  for (const auto& group : members_) {
+    if (group.empty()) return "a group has no members";
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      const std::string replica = std::to_string(group[i]);
+      if (group[i] < 0 || group[i] >= replicas) return "there is no replica " + replica + ", only 0 to " + std::to_string(replicas - 1);
+      if (seen[static_cast<std::size_t>(group[i])]++) return "replica " + replica + " is named twice";
+      if (i > 0 && group[i] < group[i - 1]) return "replica " + replica + " is named after " + std::to_string(group[i - 1]) + ": members ascend";
+    }
+  }
+  const auto missing = std::find(seen.begin(), seen.end(), 0);
+  if (members_.empty() || missing == seen.end()) return {};
+  return "replica " + std::to_string(missing - seen.begin()) + " is in no group";
+}
+
+template <class>
+std::string Groups::text() const {
+  if (members_.empty()) return "all replicas";
+  std::string text;
+  for (const auto& group : members_) {
+    text += text.empty() ? "[" : ", [";
+    for (std::size_t i = 0; i < group.size(); ++i) text += (i ? ", " : "") + std::to_string(group[i]);
+    text += "]";
+  }
+  return text;
+}
+
+template <class>
+void Groups::list() {
+  std::sort(members_.begin(), members_.end());
+  std::size_t replicas = 0;
+  for (const auto& group : members_) replicas += group.size();
+  if (!fault(static_cast<int>(replicas)).empty()) return;
+  group_of_.resize(replicas);
+  place_of_.resize(replicas);
+  for (std::size_t g = 0; g < members_.size(); ++g) {
+    begins_.push_back(static_cast<int>(replicas_.size()));
+    for (const int replica : members_[g]) {
+      group_of_[static_cast<std::size_t>(replica)] = static_cast<int>(g);
+      place_of_[static_cast<std::size_t>(replica)] = static_cast<int>(replicas_.size());
+      replicas_.push_back(replica);
+    }
+  }
+}
 
 namespace detail {
 inline void require_grid(int replicas, int columns, Location where) {

@@ -57,7 +57,8 @@ inline Layout simplest(const Layout& layout, const Shape& shape) {
 }
 
 // The axes from the outermost to the innermost in memory. Only for a layout without blocks.
-inline std::vector<std::size_t> storage_order(const Layout& layout, const Shape& shape) {
+template <class = void>
+std::vector<std::size_t> storage_order(const Layout& layout, const Shape& shape) {
   const auto strides = strides_of(layout, shape);
   std::vector<std::size_t> axes;
   for (std::size_t axis = 0; axis < shape.rank(); ++axis) axes.push_back(axis);

@@ -22,12 +22,15 @@ struct Location {
 
   // "train.cpp:31", without the folders.
   template <class = void>
-  std::string text() const {
-    std::string_view name{file};
-    if (const auto slash = name.rfind('/'); slash != std::string_view::npos) name.remove_prefix(slash + 1);
-    return name.empty() ? std::string{"<unknown>"} : std::string{name} + ":" + std::to_string(line);
-  }
+  std::string text() const;
 };
+
+template <class>
+std::string Location::text() const {
+  std::string_view name{file};
+  if (const auto slash = name.rfind('/'); slash != std::string_view::npos) name.remove_prefix(slash + 1);
+  return name.empty() ? std::string{"<unknown>"} : std::string{name} + ":" + std::to_string(line);
+}
 
 // A value together with the source line of the call that passes it. Operators cannot take a defaulted argument; a
 // parameter of this type still gives them the user's line.

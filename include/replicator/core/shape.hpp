@@ -60,9 +60,7 @@ class Shape {
   }
   // "a tensor of shape [1099511627776, 1099511627776] has more than 2^59 - 1 elements: one of these extents must be wrong"
   template <class = void>
-  std::string too_large_text() const {
-    return "a tensor of shape " + text() + " has more than 2^59 - 1 elements: one of these extents must be wrong";
-  }
+  std::string too_large_text() const;
 
   // Sum and product that saturate on overflow. A shape with the saturated extent is then refused as too large.
   static std::int64_t sum(std::int64_t a, std::int64_t b) {
@@ -87,11 +85,7 @@ class Shape {
 
   // "[16, 3, 224, 224]"
   template <class = void>
-  std::string text() const {
-    std::string result = "[";
-    for (std::size_t axis = 0; axis < rank_; ++axis) result += (axis ? ", " : "") + std::to_string(extents_[axis]);
-    return result + "]";
-  }
+  std::string text() const;
 
   template <class Traits>
   friend std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const Shape& shape) {
@@ -111,14 +105,29 @@ class Shape {
     return static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
   }
   template <class = void>
-  [[noreturn, gnu::noinline]] void refuse(std::int64_t axis) const {
-    throw BuildError{"asked for axis " + std::to_string(axis) + " of the shape " + text() + ", which has " + std::to_string(rank_) +
-                     ": axes count from 0, or from -1 at the end"};
-  }
+  [[noreturn, gnu::noinline]] void refuse(std::int64_t axis) const;
 
   std::array<std::int64_t, max_rank> extents_{};
   std::size_t rank_ = 0;
 };
+
+template <class>
+std::string Shape::too_large_text() const {
+  return "a tensor of shape " + text() + " has more than 2^59 - 1 elements: one of these extents must be wrong";
+}
+
+template <class>
+std::string Shape::text() const {
+  std::string result = "[";
+  for (std::size_t axis = 0; axis < rank_; ++axis) result += (axis ? ", " : "") + std::to_string(extents_[axis]);
+  return result + "]";
+}
+
+template <class>
+void Shape::refuse(std::int64_t axis) const {
+  throw BuildError{"asked for axis " + std::to_string(axis) + " of the shape " + text() + ", which has " + std::to_string(rank_) +
+                   ": axes count from 0, or from -1 at the end"};
+}
 
 // NumPy's broadcasting: shapes align at the right, and extents must be equal or one of them 1. Empty if they do not
 // fit.

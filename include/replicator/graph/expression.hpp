@@ -102,15 +102,7 @@ struct Expression {
 
   // Returns the number of the instruction, or of an equal one that exists. Throws BuildError beyond most_instructions.
   template <class = void>
-  std::uint16_t append(ScalarInstruction instruction) {
-    for (std::size_t i = 0; i < code.size(); ++i)
-      if (code[i] == instruction) return static_cast<std::uint16_t>(i);
-    if (code.size() == most_instructions)
-      throw BuildError{"an elementwise expression can have " + std::to_string(most_instructions) +
-                       " instructions: share the work among several rp::map"};
-    code.push_back(instruction);
-    return static_cast<std::uint16_t>(code.size() - 1);
-  }
+  std::uint16_t append(ScalarInstruction instruction);
   std::uint16_t input(std::uint16_t index) { return append({ScalarOp::input, index, 0, 0, 0}); }
   std::uint16_t constant(Number value) {
     const auto bits = is_floating(compute) ? std::bit_cast<std::uint64_t>(value.real()) : static_cast<std::uint64_t>(value.whole());
@@ -128,16 +120,7 @@ struct Expression {
     v("outputs", outputs);
   }
   template <class = void>
-  std::vector<std::uint64_t> code_words() const {
-    std::vector<std::uint64_t> words;
-    words.reserve(2 * code.size());
-    for (const auto& i : code) {
-      words.push_back(static_cast<std::uint64_t>(i.op) | (std::uint64_t{i.a} << 8) | (std::uint64_t{i.b} << 24) |
-                      (std::uint64_t{i.c} << 40));
-      words.push_back(i.bits);
-    }
-    return words;
-  }
+  std::vector<std::uint64_t> code_words() const;
 
   // Text such as "relu(add(x0, x1))", of at most `length` characters; a longer text is cut and ends with "...".
   std::string text(std::size_t length = 1000) const {
@@ -172,6 +155,29 @@ struct Expression {
     return is_floating(compute) ? number_text(std::bit_cast<double>(leaf.bits)) : std::to_string(static_cast<std::int64_t>(leaf.bits));
   }
 };
+
+template <class>
+std::uint16_t Expression::append(ScalarInstruction instruction) {
+  for (std::size_t i = 0; i < code.size(); ++i)
+    if (code[i] == instruction) return static_cast<std::uint16_t>(i);
+  if (code.size() == most_instructions)
+    throw BuildError{"an elementwise expression can have " + std::to_string(most_instructions) +
+                     " instructions: share the work among several rp::map"};
+  code.push_back(instruction);
+  return static_cast<std::uint16_t>(code.size() - 1);
+}
+
+template <class>
+std::vector<std::uint64_t> Expression::code_words() const {
+  std::vector<std::uint64_t> words;
+  words.reserve(2 * code.size());
+  for (const auto& i : code) {
+    words.push_back(static_cast<std::uint64_t>(i.op) | (std::uint64_t{i.a} << 8) | (std::uint64_t{i.b} << 24) |
+                    (std::uint64_t{i.c} << 40));
+    words.push_back(i.bits);
+  }
+  return words;
+}
 
 using ExpressionPtr = std::shared_ptr<const Expression>;
 

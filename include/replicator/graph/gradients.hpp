@@ -32,7 +32,8 @@ inline bool ends_gradients(const detail::Node& node) {
 
 // For each node up to y's, whether it depends on an x. A dependence through a node that ends gradients (stop_gradient)
 // does not count, so no gradient rule is needed along it.
-inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor> xs, Location where) {
+template <class = void>
+std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor> xs, Location where) {
   Graph& graph = y.graph();
   for (const auto& x : xs)
     if (!x.in(graph)) Graph::refuse_foreign("the gradient at " + where.text(), x);
@@ -48,6 +49,7 @@ inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor>
 }
 
 // Computes the gradients of y by walking its graph backwards. `upstream` is the gradient of y itself: 1 unless given.
+template <class = void>
 class Differentiation {
  public:
   Differentiation(AnyTensor y, std::span<const AnyTensor> xs, Location where, AnyTensor upstream = {})
@@ -170,9 +172,9 @@ class Differentiation {
 // The gradients of y with respect to each x, in x's type. At replica i this is the derivative of a sum with respect to
 // replica i's own x. The sum is over all elements of y and all replicas. The gradient is zero where y does not depend on x.
 // Throws BuildError where an operation on the way has no gradient rule.
-inline std::vector<AnyTensor> gradients(AnyTensor y, std::span<const AnyTensor> xs,
-                                        Location where = Location{std::source_location::current()}) {
-  detail::Differentiation differentiation{y, xs, where};
+template <class = void>
+std::vector<AnyTensor> gradients(AnyTensor y, std::span<const AnyTensor> xs, Location where = Location{std::source_location::current()}) {
+  detail::Differentiation<> differentiation{y, xs, where};
   std::vector<AnyTensor> result;
   for (const auto& x : xs) result.push_back(differentiation.of(x));
   return result;

@@ -59,17 +59,7 @@ class Graph : public detail::GraphAnchor {
   // for a complete graph and for a shape that is too large. Never inlined: g++ 12 would warn wrongly about alternatives
   // that the node does not hold.
   template <class = void>
-  [[gnu::noinline]] std::uint32_t add(detail::Node node) {
-    if (complete())
-      refuse_foreign(std::string{node.kind()} + " at " + node.where.text(), node.inputs.empty() ? AnyTensor{} : AnyTensor{*this, node.inputs[0]});
-    for (const auto& output : node.outputs)
-      if (output.shape.too_large()) throw BuildError{std::string{node.kind()} + " at " + node.where.text() + ": " + output.shape.too_large_text()};
-    if (node.device < 0) node.device = device_for(node);
-    if (node.marks == detail::NodeMarks{}) node.marks = marks_;
-    if (line_) node.where = *line_;
-    nodes_.push_back(std::move(node));
-    return static_cast<std::uint32_t>(nodes_.size() - 1);
-  }
+  [[gnu::noinline]] std::uint32_t add(detail::Node node);
   AnyTensor tensor(std::uint32_t node, std::uint32_t output = 0) { return {*this, Value{node, output}}; }
 
   // `what`: the operation that was given `tensor`, which belongs to another graph, with its source line. Empty: the tensor is not known.
@@ -84,25 +74,7 @@ class Graph : public detail::GraphAnchor {
   // Declares a variable, or finds the one of that name. Throws BuildError where the two differ in type, kind or initialiser,
   // and for an empty name, a shape that is too large, or an invalid initialiser.
   template <class = void>
-  std::uint32_t declare(VariableDeclaration declaration) {
-    const auto found = variable_index_.find(declaration.name);
-    if (found == variable_index_.end()) {
-      if (declaration.name.empty())
-        throw BuildError{"the variable at " + declaration.where.text() + " was given \"\" as its name: checkpoints and messages need one"};
-      if (declaration.type.shape.too_large())
-        throw BuildError{"the variable \"" + declaration.name + "\" at " + declaration.where.text() + ": " + declaration.type.shape.too_large_text()};
-      if (declaration.type.shape.elements() > 0)  // an empty variable may have zero fan; nothing is drawn for it
-        declaration.initializer.require_valid("the variable \"" + declaration.name + "\" at " + declaration.where.text(), declaration.type);
-      const auto index = static_cast<std::uint32_t>(variables_.size());
-      if (declaration.device < 0) declaration.device = std::max(device_, 0);
-      variable_index_.emplace(declaration.name, index);
-      variables_.push_back(std::move(declaration));
-      states_.emplace_back();
-      return index;
-    }
-    detail::require_same(variables_[found->second], declaration);
-    return found->second;
-  }
+  std::uint32_t declare(VariableDeclaration declaration);
   // Null where there is no variable of that name.
   const VariableDeclaration* find_variable(std::string_view name) const {
     const auto found = variable_index_.find(name);
@@ -127,25 +99,11 @@ class Graph : public detail::GraphAnchor {
   std::optional<Location>& minimised(std::uint32_t variable) { return states_[variable].minimised; }
   // Throws BuildError where the type differs from the declaration.
   template <class = void>
-  void assign(std::uint32_t variable, Value value, Location where) {
-    const auto& declaration = variables_[variable];
-    if (type(value) != declaration.type)
-      throw BuildError{"replica " + std::to_string(replica_) + ": \"" + declaration.name + "\" is " +
-                       declaration.type.text() + " (declared at " + declaration.where.text() + "), but the value assigned at " +
-                       where.text() + " is " + type(value).text() + ": assign a value of the variable's type"};
-    add({detail::Assign{variable}, {value}, {}, where, declaration.name, declaration.device});
-    states_[variable].current = value;
-    states_[variable].assigned = true;
-  }
+  void assign(std::uint32_t variable, Value value, Location where);
 
   // The name of a node: "replica2/all_reduce#17", or with a label "replica2/conv1.weight".
   template <class = void>
-  std::string name(std::uint32_t index) const {
-    const auto& n = nodes_[index];
-    const std::string prefix = "replica" + std::to_string(replica_) + "/";
-    if (!n.label.empty()) return prefix + n.label;
-    return prefix + std::string{n.kind()} + "#" + std::to_string(index);
-  }
+  std::string name(std::uint32_t index) const;
 
   // The number of a new collective in program order.
   std::uint32_t next_collective() { return collectives_++; }
@@ -195,20 +153,9 @@ class Graph : public detail::GraphAnchor {
     std::optional<Location> minimised = {};
   };
   template <class = void>
-  void read_first(std::uint32_t variable, Location where) {
-    const auto& declaration = variables_[variable];
-    const Value start{add({detail::Read{variable}, {}, {declaration.type}, where, declaration.name, declaration.device}), 0};
-    states_[variable].start = states_[variable].current = start;
-    if (!substitute_ || !declaration.trainable) return;
-    const Value other = substitute_(*this, variable, {*this, start}, where).value();  // may declare variables
-    states_[variable].current = other;
-  }
+  void read_first(std::uint32_t variable, Location where);
   template <class = void>
-  void read_again(std::uint32_t variable, Location where) {
-    const Value value = *states_[variable].current;
-    states_[variable].current = Value{add({detail::Compute{AssignedValue{variable}}, {value}, {type(value)}, where, {}, node(value).device}), 0};
-    states_[variable].assigned = false;
-  }
+  void read_again(std::uint32_t variable, Location where);
 
   int replica_;
   int replicas_;
@@ -228,6 +175,77 @@ class Graph : public detail::GraphAnchor {
   Substitute substitute_ = nullptr;
   bool local_variables_ = false;
 };
+
+template <class>
+std::uint32_t Graph::add(detail::Node node) {
+  if (complete())
+    refuse_foreign(std::string{node.kind()} + " at " + node.where.text(), node.inputs.empty() ? AnyTensor{} : AnyTensor{*this, node.inputs[0]});
+  for (const auto& output : node.outputs)
+    if (output.shape.too_large()) throw BuildError{std::string{node.kind()} + " at " + node.where.text() + ": " + output.shape.too_large_text()};
+  if (node.device < 0) node.device = device_for(node);
+  if (node.marks == detail::NodeMarks{}) node.marks = marks_;
+  if (line_) node.where = *line_;
+  nodes_.push_back(std::move(node));
+  return static_cast<std::uint32_t>(nodes_.size() - 1);
+}
+
+template <class>
+std::uint32_t Graph::declare(VariableDeclaration declaration) {
+  const auto found = variable_index_.find(declaration.name);
+  if (found == variable_index_.end()) {
+    if (declaration.name.empty())
+      throw BuildError{"the variable at " + declaration.where.text() + " was given \"\" as its name: checkpoints and messages need one"};
+    if (declaration.type.shape.too_large())
+      throw BuildError{"the variable \"" + declaration.name + "\" at " + declaration.where.text() + ": " + declaration.type.shape.too_large_text()};
+    if (declaration.type.shape.elements() > 0)  // an empty variable may have zero fan; nothing is drawn for it
+      declaration.initializer.require_valid("the variable \"" + declaration.name + "\" at " + declaration.where.text(), declaration.type);
+    const auto index = static_cast<std::uint32_t>(variables_.size());
+    if (declaration.device < 0) declaration.device = std::max(device_, 0);
+    variable_index_.emplace(declaration.name, index);
+    variables_.push_back(std::move(declaration));
+    states_.emplace_back();
+    return index;
+  }
+  detail::require_same(variables_[found->second], declaration);
+  return found->second;
+}
+
+template <class>
+void Graph::assign(std::uint32_t variable, Value value, Location where) {
+  const auto& declaration = variables_[variable];
+  if (type(value) != declaration.type)
+    throw BuildError{"replica " + std::to_string(replica_) + ": \"" + declaration.name + "\" is " +
+                     declaration.type.text() + " (declared at " + declaration.where.text() + "), but the value assigned at " +
+                     where.text() + " is " + type(value).text() + ": assign a value of the variable's type"};
+  add({detail::Assign{variable}, {value}, {}, where, declaration.name, declaration.device});
+  states_[variable].current = value;
+  states_[variable].assigned = true;
+}
+
+template <class>
+std::string Graph::name(std::uint32_t index) const {
+  const auto& n = nodes_[index];
+  const std::string prefix = "replica" + std::to_string(replica_) + "/";
+  if (!n.label.empty()) return prefix + n.label;
+  return prefix + std::string{n.kind()} + "#" + std::to_string(index);
+}
+
+template <class>
+void Graph::read_first(std::uint32_t variable, Location where) {
+  const auto& declaration = variables_[variable];
+  const Value start{add({detail::Read{variable}, {}, {declaration.type}, where, declaration.name, declaration.device}), 0};
+  states_[variable].start = states_[variable].current = start;
+  if (!substitute_ || !declaration.trainable) return;
+  const Value other = substitute_(*this, variable, {*this, start}, where).value();  // may declare variables
+  states_[variable].current = other;
+}
+
+template <class>
+void Graph::read_again(std::uint32_t variable, Location where) {
+  const Value value = *states_[variable].current;
+  states_[variable].current = Value{add({detail::Compute{AssignedValue{variable}}, {value}, {type(value)}, where, {}, node(value).device}), 0};
+  states_[variable].assigned = false;
+}
 
 namespace detail {
 // A handle on a graph was used that no longer exists. So the message cannot say what it stood for.

@@ -44,12 +44,7 @@ class GraphAnchor {
     return place_;
   }
   template <class = void>
-  static Slot* new_place() {
-    static std::mutex mutex;
-    static auto& places = *new std::deque<Slot>;
-    const std::lock_guard lock{mutex};
-    return &places.emplace_back();
-  }
+  static Slot* new_place();
   void leave() {
     if (place_) place_->anchor = nullptr;
   }
@@ -62,6 +57,14 @@ class GraphAnchor {
   Slot* place_ = nullptr;  // made with the first handle
   bool complete_ = false;
 };
+
+template <class>
+GraphAnchor::Slot* GraphAnchor::new_place() {
+  static std::mutex mutex;
+  static auto& places = *new std::deque<Slot>;
+  const std::lock_guard lock{mutex};
+  return &places.emplace_back();
+}
 
 class GraphHandle {
  public:

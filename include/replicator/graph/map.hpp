@@ -69,6 +69,7 @@ struct Map {
     return result;
   }
   std::string formula(std::size_t length) const { return expression->text(length); }
+  template <class = void>
   std::vector<AnyTensor> gradient(const GradientContext& at) const;  // gradients of expressions: graph/map_gradient.hpp
 };
 
@@ -123,6 +124,7 @@ struct Reduce {
     const std::string of = std::string{name_of(kind)} + " of ";
     return of + expression->text(length - of.size());
   }
+  template <class = void>
   std::vector<AnyTensor> gradient(const GradientContext& at) const;  // graph/map_gradient.hpp
 };
 

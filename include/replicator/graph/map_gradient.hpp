@@ -20,6 +20,7 @@ using Adjoint = std::optional<std::uint16_t>;
 // - [0, n): the forward inputs
 // - [n, n + k): one upstream gradient for each forward output
 // - [n + k, n + 2k): the forward outputs themselves
+template <class = void>
 class ExpressionGradient {
  public:
   // `outputs_known`: the forward outputs are read as inputs instead of being computed again.
@@ -152,10 +153,11 @@ class ExpressionGradient {
 };
 
 // Adds nodes for the gradients of all wanted inputs.
-inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, const Expression& forward, const Shape& domain,
-                                                   std::span<const AnyTensor> upstream, std::span<const AnyTensor> outputs) {
+template <class = void>
+std::vector<AnyTensor> expression_gradients(const GradientContext& at, const Expression& forward, const Shape& domain,
+                                            std::span<const AnyTensor> upstream, std::span<const AnyTensor> outputs) {
   const auto backward = at_line("the gradient of an elementwise operation", at.where, [&] {
-    return ExpressionGradient{forward, upstream, !outputs.empty()};
+    return ExpressionGradient<>{forward, upstream, !outputs.empty()};
   });
   std::vector<AnyTensor> candidates{at.inputs.begin(), at.inputs.end()};
   candidates.insert(candidates.end(), upstream.begin(), upstream.end());
@@ -184,7 +186,8 @@ inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, co
 
 // Outputs are read back where they are stored without rounding. A relu's output also where it was rounded: only its sign
 // counts.
-inline std::vector<replicator::AnyTensor> replicator::Map::gradient(const GradientContext& at) const {
+template <class>
+std::vector<replicator::AnyTensor> replicator::Map::gradient(const GradientContext& at) const {
   bool readable = true;
   for (std::size_t o = 0; o < dtypes.size(); ++o) {
     const bool sign_alone = expression->code[expression->outputs[o]].op == detail::ScalarOp::rectify && is_floating(dtypes[o]);
@@ -194,7 +197,8 @@ inline std::vector<replicator::AnyTensor> replicator::Map::gradient(const Gradie
 }
 
 // A sum passes its upstream to every element. A minimum (maximum) passes it to the elements that attain it, in equal parts.
-inline std::vector<replicator::AnyTensor> replicator::Reduce::gradient(const GradientContext& at) const {
+template <class>
+std::vector<replicator::AnyTensor> replicator::Reduce::gradient(const GradientContext& at) const {
   std::vector<AnyTensor> spread(at.upstream.size());
   for (std::size_t o = 0; o < spread.size(); ++o) {
     if (!at.upstream[o]) continue;

@@ -14,7 +14,8 @@ namespace replicator::detail {
 
 // The result's shape. all_gather joins along axis 0 (scalars become a vector); reduce_scatter and all_to_all split along
 // it.
-inline Shape collective_shape(const Placeholder& p, const Shape& input, int members, const std::string& where) {
+template <class = void>
+Shape collective_shape(const Placeholder& p, const Shape& input, int members, const std::string& where) {
   Shape shape = input;
   if (p.kind == CollectiveKind::all_gather) {
     if (input.rank() == 0) return Shape{members};
@@ -35,7 +36,8 @@ inline void require_reducible(const TensorType& type, Reduction reduction, const
 }
 
 // Throws BuildError where the groups are no partition of the replicas, or have sizes that the collective cannot use.
-inline void require_groups(const Placeholder& p, int replicas, const std::string& where) {
+template <class = void>
+void require_groups(const Placeholder& p, int replicas, const std::string& where) {
   const std::string asked = where + ": asked for the groups " + p.groups.text();
   const std::string fault = p.groups.fault(replicas);
   if (!fault.empty())
@@ -57,7 +59,8 @@ inline int members_of(const Placeholder& placeholder, const Graph& graph) {
 // - groups that are no partition of the replicas, or have unsuitable sizes
 // - a root that does not exist
 // - an extent that cannot be split
-inline AnyTensor placeholder_node(AnyTensor x, Placeholder placeholder, Location where, std::string label = {}) {
+template <class = void>
+AnyTensor placeholder_node(AnyTensor x, Placeholder placeholder, Location where, std::string label = {}) {
   Graph& graph = x.graph();
   const std::string what = "replica " + std::to_string(graph.replica()) + ": " + std::string{name_of(placeholder.kind)} + " at " + where.text();
   const bool reduces = placeholder.kind == CollectiveKind::all_reduce || placeholder.kind == CollectiveKind::reduce_scatter;
@@ -82,7 +85,8 @@ inline AnyTensor replica_id(Graph& graph, Location where) {
 
 // `a` at the root of each group, 0 elsewhere. The id is compared while the step runs, so the graphs of all replicas stay
 // equal.
-inline AnyTensor at_root(AnyTensor a, const Placeholder& p, Location where) {
+template <class = void>
+AnyTensor at_root(AnyTensor a, const Placeholder& p, Location where) {
   const AnyTensor id = replica_id(a.graph(), where);
   Expression is_root;  // id == root || ...
   is_root.compute = DType::int32;
@@ -106,7 +110,8 @@ inline AnyTensor at_root(AnyTensor a, const Placeholder& p, Location where) {
 
 // The gradient of an extremum y: the first replica of its group whose x attains y receives `sum`, the whole gradient; the
 // others receive 0. All arguments have one shape.
-inline AnyTensor extremum_gradient(const Groups& groups, AnyTensor x, AnyTensor y, AnyTensor sum, Location where) {
+template <class = void>
+AnyTensor extremum_gradient(const Groups& groups, AnyTensor x, AnyTensor y, AnyTensor sum, Location where) {
   Graph& graph = x.graph();
   Expression e;  // x == y ? id : replicas
   e.compute = compute_type(x.dtype());
@@ -125,7 +130,8 @@ inline AnyTensor extremum_gradient(const Groups& groups, AnyTensor x, AnyTensor 
 }
 
 // The derivative of sum(y * u), summed over all replicas, with respect to this replica's x.
-inline AnyTensor placeholder_gradient(Placeholder p, AnyTensor x, AnyTensor y, AnyTensor u, Location where) {
+template <class = void>
+AnyTensor placeholder_gradient(Placeholder p, AnyTensor x, AnyTensor y, AnyTensor u, Location where) {
   const Placeholder sum{CollectiveKind::all_reduce, Reduction::sum, 0, p.any_order, p.groups};
   switch (p.kind) {
     case CollectiveKind::all_reduce:

@@ -62,36 +62,42 @@ struct Initializer {
   }
   // "constant 0", "normal with mean 0 and standard deviation 0.02"
   template <class = void>
-  std::string text() const {
-    const std::string first = detail::number_text(a.real()), second = detail::number_text(b);
-    switch (kind) {
-      case Kind::uniform: return "uniform from " + first + " to " + second;
-      case Kind::normal: return "normal with mean " + first + " and standard deviation " + second;
-      case Kind::truncated_normal: return "normal with mean " + first + " and standard deviation " + second + ", cut at two of them";
-      case Kind::orthogonal: return "orthogonal with gain " + first;
-      case Kind::value: return "the values of an array";
-      default: return "constant " + first;
-    }
-  }
+  std::string text() const;
 
   // Throws BuildError for bounds in the wrong order, a negative standard deviation, figures that are not finite, and a type that
   // cannot be orthogonal. `whose` begins the sentence.
   template <class = void>
-  void require_valid(const std::string& whose, const TensorType& type) const {
-    constexpr double largest = std::numeric_limits<double>::max();
-    const double low = a.real();
-    if (kind == Kind::uniform && !(-largest <= low && low <= b && b <= largest))
-      throw BuildError{whose + " is to begin uniform from " + std::to_string(low) + " to " + std::to_string(b) +
-                       ": both bounds must be finite, the lower one first"};
-    if ((kind == Kind::normal || kind == Kind::truncated_normal) && !(-largest <= low && low <= largest && 0 <= b && b <= largest))
-      throw BuildError{whose + " is to begin normal with mean " + std::to_string(low) + " and standard deviation " + std::to_string(b) +
-                       ": both must be finite, the latter not negative"};
-    if (kind == Kind::orthogonal && !(-largest <= low && low <= largest))
-      throw BuildError{whose + " is to begin orthogonal with gain " + detail::number_text(low) + ": the gain must be finite"};
-    if (kind == Kind::orthogonal && (type.shape.rank() < 2 || !is_floating(type.dtype)))
-      throw BuildError{whose + " is to begin orthogonal, but it is " + type.text() + ": only a floating type with two axes or more can"};
-  }
+  void require_valid(const std::string& whose, const TensorType& type) const;
 };
+
+template <class>
+std::string Initializer::text() const {
+  const std::string first = detail::number_text(a.real()), second = detail::number_text(b);
+  switch (kind) {
+    case Kind::uniform: return "uniform from " + first + " to " + second;
+    case Kind::normal: return "normal with mean " + first + " and standard deviation " + second;
+    case Kind::truncated_normal: return "normal with mean " + first + " and standard deviation " + second + ", cut at two of them";
+    case Kind::orthogonal: return "orthogonal with gain " + first;
+    case Kind::value: return "the values of an array";
+    default: return "constant " + first;
+  }
+}
+
+template <class>
+void Initializer::require_valid(const std::string& whose, const TensorType& type) const {
+  constexpr double largest = std::numeric_limits<double>::max();
+  const double low = a.real();
+  if (kind == Kind::uniform && !(-largest <= low && low <= b && b <= largest))
+    throw BuildError{whose + " is to begin uniform from " + std::to_string(low) + " to " + std::to_string(b) +
+                     ": both bounds must be finite, the lower one first"};
+  if ((kind == Kind::normal || kind == Kind::truncated_normal) && !(-largest <= low && low <= largest && 0 <= b && b <= largest))
+    throw BuildError{whose + " is to begin normal with mean " + std::to_string(low) + " and standard deviation " + std::to_string(b) +
+                     ": both must be finite, the latter not negative"};
+  if (kind == Kind::orthogonal && !(-largest <= low && low <= largest))
+    throw BuildError{whose + " is to begin orthogonal with gain " + detail::number_text(low) + ": the gain must be finite"};
+  if (kind == Kind::orthogonal && (type.shape.rank() < 2 || !is_floating(type.dtype)))
+    throw BuildError{whose + " is to begin orthogonal, but it is " + type.text() + ": only a floating type with two axes or more can"};
+}
 
 // A variable as declared in a step function.
 struct VariableDeclaration {

@@ -110,7 +110,9 @@ struct Attention {
     log_sums.shape = Shape{std::span{inputs[0].shape.begin(), inputs[0].shape.rank() - 1}};
     return {y, log_sums};
   }
+  template <class = void>
   std::vector<AnyTensor> expand(const ExpansionContext& at) const;
+  template <class = void>
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
   // `of_depth` and `of_features` products read the queries and keys, or the values.
   double work(std::span<const TensorType> inputs, double of_depth = 1, double of_features = 1) const {
@@ -130,7 +132,9 @@ struct AttentionGradient {
     of.describe(v);
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0], inputs[1], inputs[2]}; }
+  template <class = void>
   std::vector<AnyTensor> expand(const ExpansionContext& at) const;
+  template <class = void>
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
   double work(std::span<const TensorType> inputs) const { return of.work(inputs, 3, 2); }
 };
@@ -143,47 +147,54 @@ struct PartsScope {
 };
 
 // New names for tensors. Derivatives by one of them do not flow into another that depends on it.
-inline std::vector<AnyTensor> renamed(Graph& graph, std::span<const AnyTensor> xs, Location where) {
+template <class = void>
+std::vector<AnyTensor> renamed(Graph& graph, std::span<const AnyTensor> xs, Location where) {
   std::vector<AnyTensor> result;
   for (const auto& x : xs) result.push_back(compute(graph, Reshape{x.shape()}, {x}, where));
   return result;
 }
 
 // The parts of attention of q, k, v.
-inline AnyTensor parts_of(const Attention& op, std::span<const AnyTensor> in, Location where) {
+template <class = void>
+AnyTensor parts_of(const Attention& op, std::span<const AnyTensor> in, Location where) {
   const PartsScope scope{in[0].graph(), where};
   return attend_in_parts(Tensor<float>{in[0]}, Tensor<float>{in[1]}, Tensor<float>{in[2]}, {.causal = op.causal, .scale = op.scale}, std::source_location::current());
 }
 // The parts of its gradient by q, k, v, where the gradient of its result is dy. They must be renamed.
-inline std::vector<AnyTensor> parts_of_gradient(const Attention& op, std::span<const AnyTensor> in, AnyTensor dy, Location where) {
-  Differentiation differentiation{parts_of(op, in, where), in.first(3), where, dy};
+template <class = void>
+std::vector<AnyTensor> parts_of_gradient(const Attention& op, std::span<const AnyTensor> in, AnyTensor dy, Location where) {
+  Differentiation<> differentiation{parts_of(op, in, where), in.first(3), where, dy};
   return {differentiation.of(in[0]), differentiation.of(in[1]), differentiation.of(in[2])};
 }
 
-inline std::vector<AnyTensor> Attention::expand(const ExpansionContext& at) const {
+template <class>
+std::vector<AnyTensor> Attention::expand(const ExpansionContext& at) const {
   const auto named = renamed(at.graph, at.inputs, at.where);  // as the gradient does, so that both share their parts
   const PartsScope scope{at.graph, at.where};
   const auto products = attention_products(Tensor<float>{named[0]}, Tensor<float>{named[1]}, 0, {.causal = causal, .scale = scale}, std::source_location::current());
   return {parts_of(*this, named, at.where), log_sum_exp(products)};
 }
-inline std::vector<AnyTensor> Attention::gradient(const GradientContext& at) const {
+template <class>
+std::vector<AnyTensor> Attention::gradient(const GradientContext& at) const {
   const auto& in = at.inputs;
   const AnyTensor operands[] = {in[0], in[1], in[2], at.outputs[0], at.outputs[1], at.upstream[0]};
   const auto node = add_compute(at.graph, AttentionGradient{*this}, operands, at.where);
   return {at.graph.tensor(node, 0), at.graph.tensor(node, 1), at.graph.tensor(node, 2)};
 }
-inline std::vector<AnyTensor> AttentionGradient::expand(const ExpansionContext& at) const {
+template <class>
+std::vector<AnyTensor> AttentionGradient::expand(const ExpansionContext& at) const {
   return parts_of_gradient(of, renamed(at.graph, at.inputs.first(3), at.where), at.inputs[5], at.where);
 }
 // As the gradient of the parts. Their results depend on q, k, v and dy; what Attention computed from these counts as such.
-inline std::vector<AnyTensor> AttentionGradient::gradient(const GradientContext& at) const {
+template <class>
+std::vector<AnyTensor> AttentionGradient::gradient(const GradientContext& at) const {
   const AnyTensor free[] = {at.inputs[0], at.inputs[1], at.inputs[2], at.inputs[5]};
   const auto named = renamed(at.graph, free, at.where);
   const auto parts = parts_of_gradient(of, named, named[3], at.where);
   std::vector<AnyTensor> result(6);
   for (std::size_t i = 0; i < 3; ++i) {
     if (!at.upstream[i]) continue;
-    Differentiation differentiation{parts[i], named, at.where, at.upstream[i]};
+    Differentiation<> differentiation{parts[i], named, at.where, at.upstream[i]};
     for (const std::size_t x : {0, 1, 2, 3}) {
       auto& sum = result[x < 3 ? x : 5];
       if (const auto* arrived = differentiation.arrived(named[x])) sum = sum ? apply(ScalarOp::add, {sum, *arrived}, at.where) : *arrived;

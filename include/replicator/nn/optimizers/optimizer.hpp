@@ -73,7 +73,8 @@ class ValuesRead {
 
 // Explains why no variable has a gradient of the loss. `first`: the name of one of the variables. `nearest_end`: the
 // node where the gradient ends, if known.
-inline std::string no_gradient_text(const Graph& graph, std::optional<std::uint32_t> nearest_end, std::size_t variables, const std::string& first) {
+template <class = void>
+std::string no_gradient_text(const Graph& graph, std::optional<std::uint32_t> nearest_end, std::size_t variables, const std::string& first) {
   const auto them = " any of the " + std::to_string(variables) + " variables that are to be trained (\"" + first + "\" is one)";
   if (nearest_end)
     return "has no gradient for" + them + ": it ends at " + replicator::detail::located_text(graph, *nearest_end) +
@@ -98,7 +99,7 @@ std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Vari
   const detail::ValuesRead read{loss};
   std::vector<AnyTensor> values;
   for (const auto& variable : variables) values.push_back(read.of(variable.index(), variable.read(where)));
-  replicator::detail::Differentiation differentiation{loss, values, where};
+  replicator::detail::Differentiation<> differentiation{loss, values, where};
   bool any = values.empty();
   for (const auto& value : values) any = any || differentiation.arrived(value);
   if (!any) refuse(detail::no_gradient_text(graph, differentiation.nearest_end(), variables.size(), variables[0].name()));
@@ -118,7 +119,8 @@ enum class Wire : std::uint8_t {
 namespace detail {
 
 // The indices of the gradients, in the order in which the step makes them.
-inline std::vector<std::size_t> order_of_making(const std::vector<Trained>& all) {
+template <class = void>
+std::vector<std::size_t> order_of_making(const std::vector<Trained>& all) {
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return all[a].gradient.value() < all[b].gradient.value(); });
@@ -126,7 +128,8 @@ inline std::vector<std::size_t> order_of_making(const std::vector<Trained>& all)
 }
 
 // The mean over the replicas, by an all_reduce or a reduce_scatter.
-inline AnyTensor mean_by_wire(replicator::detail::CollectiveKind kind, AnyTensor gradient, Wire wire, const std::string& label, Location where) {
+template <class = void>
+AnyTensor mean_by_wire(replicator::detail::CollectiveKind kind, AnyTensor gradient, Wire wire, const std::string& label, Location where) {
   const DType dtype = gradient.dtype();
   Graph& graph = gradient.graph();
   const auto ask = [&](AnyTensor value, Reduction reduction) {

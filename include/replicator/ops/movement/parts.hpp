@@ -46,6 +46,7 @@ struct Slice {
     }
     return {{x.dtype, shape}};
   }
+  template <class = void>
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
@@ -77,20 +78,26 @@ struct Pad {
     }
     return {{x.dtype, shape}};
   }
-  std::vector<AnyTensor> gradient(const GradientContext& at) const {
-    Slice slice{low, {}, inner};
-    for (std::size_t i = 0; i < low.size(); ++i) {
-      slice.end.push_back(at.upstream[0].shape()[i] - high[i]);
-      ++slice.step[i];
-    }
-    return {compute(at.graph, std::move(slice), {at.upstream[0]}, at.where)};
-  }
+  template <class = void>
+  std::vector<AnyTensor> gradient(const GradientContext& at) const;
   // The sum of several pads, as the gradient of a tensor that was cut into slices. Parts that lie side by side along one axis
   // are joined, so that n of them cost one tensor and not n.
+  template <class = void>
   static AnyTensor sum(Graph& graph, std::span<const AnyTensor> pads, Location where);
 };
 
-inline std::vector<AnyTensor> Slice::gradient(const GradientContext& at) const {
+template <class>
+std::vector<AnyTensor> Pad::gradient(const GradientContext& at) const {
+  Slice slice{low, {}, inner};
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    slice.end.push_back(at.upstream[0].shape()[i] - high[i]);
+    ++slice.step[i];
+  }
+  return {compute(at.graph, std::move(slice), {at.upstream[0]}, at.where)};
+}
+
+template <class>
+std::vector<AnyTensor> Slice::gradient(const GradientContext& at) const {
   const Shape& x = at.inputs[0].shape();
   const Shape& y = at.upstream[0].shape();
   if (y.elements() == 0) return {fill(at.graph, at.inputs[0].type(), 0, at.where)};
@@ -125,20 +132,24 @@ struct Concat {
     }
     return {result};
   }
-  std::vector<AnyTensor> gradient(const GradientContext& at) const {
-    const Shape whole = at.upstream[0].shape();
-    const auto along = static_cast<std::size_t>(axis);
-    std::int64_t first = 0;
-    std::vector<AnyTensor> result;
-    for (const auto& input : at.inputs) {
-      Slice slice{AxisValues(whole.rank(), 0), AxisValues(whole.begin(), whole.end()), AxisValues(whole.rank(), 1)};
-      slice.begin[along] = first;
-      slice.end[along] = first += input.shape()[along];
-      result.push_back(compute(at.graph, std::move(slice), {at.upstream[0]}, at.where));
-    }
-    return result;
-  }
+  template <class = void>
+  std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
+
+template <class>
+std::vector<AnyTensor> Concat::gradient(const GradientContext& at) const {
+  const Shape whole = at.upstream[0].shape();
+  const auto along = static_cast<std::size_t>(axis);
+  std::int64_t first = 0;
+  std::vector<AnyTensor> result;
+  for (const auto& input : at.inputs) {
+    Slice slice{AxisValues(whole.rank(), 0), AxisValues(whole.begin(), whole.end()), AxisValues(whole.rank(), 1)};
+    slice.begin[along] = first;
+    slice.end[along] = first += input.shape()[along];
+    result.push_back(compute(at.graph, std::move(slice), {at.upstream[0]}, at.where));
+  }
+  return result;
+}
 
 namespace detail {
 
@@ -149,7 +160,8 @@ struct PartAlongAxis {
 };
 
 // The part that a node made by Pad is, if zeros surround it along no other axis than `axis` and nothing lies inside.
-inline std::optional<PartAlongAxis> part_along(std::int64_t axis, AnyTensor pad) {
+template <class = void>
+std::optional<PartAlongAxis> part_along(std::int64_t axis, AnyTensor pad) {
   const Node& node = pad.graph().node(pad.value());
   const Pad& op = *node.get<Compute>()->operation.get<Pad>();
   if (op.low.empty() || !(op.value == Number{0})) return {};
@@ -168,7 +180,8 @@ inline std::int64_t padded_axis(AnyTensor pad) {
 }
 
 // Joins parts that do not overlap, by where they begin, with zeros between them. The result is of type `whole`.
-inline AnyTensor join_parts(Graph& graph, const std::map<std::int64_t, PartAlongAxis>& parts, std::int64_t axis, const TensorType& whole, Location where) {
+template <class = void>
+AnyTensor join_parts(Graph& graph, const std::map<std::int64_t, PartAlongAxis>& parts, std::int64_t axis, const TensorType& whole, Location where) {
   const auto along = static_cast<std::size_t>(axis);
   std::vector<AnyTensor> all;
   std::int64_t filled = 0;
@@ -189,7 +202,8 @@ inline AnyTensor join_parts(Graph& graph, const std::map<std::int64_t, PartAlong
 
 }  // namespace detail
 
-inline AnyTensor Pad::sum(Graph& graph, std::span<const AnyTensor> pads, Location where) {
+template <class>
+AnyTensor Pad::sum(Graph& graph, std::span<const AnyTensor> pads, Location where) {
   struct Layer {  // parts that do not overlap
     AnyTensor only;
     std::map<std::int64_t, detail::PartAlongAxis> parts;
