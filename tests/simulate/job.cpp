@@ -349,10 +349,13 @@ class Faults {
   bool harmless() const { return harmless_ && network_is_good(); }
   // The only process that is lost, in a job in which all others must end well; -1: there is no such process.
   int only_loss() const { return network_is_good() && other_losses_ == 0 && lost_.size() == 1 && scenario_.plan.processes > 2 && first_loss_ > met_by ? lost_[0] : -1; }
-  // Whether this process must end well, because it belongs to a majority that no fault reaches.
+  // Whether this process must end well, because no fault reaches it, and it belongs to a majority, or the others were killed on
+  // its own machine.
   // A link that heals soon carries blame: who was cut off for 3 s may blame a process that the others still hear.
   bool must_end_well(int rank) const {
-    return network_is_good() && first_loss_ > met_by && !affected_.contains(rank) && 2 * static_cast<int>(affected_.size()) < scenario_.plan.processes && !heals_soon_;
+    const bool others_are_killed_here = scenario_.plan.hosts == 1 && only_kills_;
+    return network_is_good() && first_loss_ > met_by && !affected_.contains(rank) && !heals_soon_ &&
+           (others_are_killed_here || 2 * static_cast<int>(affected_.size()) < scenario_.plan.processes);
   }
   Time noticed() const { return noticed_; }
   Time end() const { return end_; }
@@ -374,6 +377,7 @@ class Faults {
       kill(any_rank(), when, when + random.between(0, random.chance(0.5) ? second : 8 * second));
       if (random.chance(0.5)) return;
     }
+    if (scenario_.plan.hosts == 1 && random.chance(0.5)) return kill_in_turn();
     if (random.chance(0.1)) send_stranger();
     if (scenario_.plan.arbiter && random.chance(0.3)) {
       counts_.add("arbiter without power");
@@ -472,6 +476,7 @@ class Faults {
       case 2: {
         const Time length = random.chance(0.4) ? random.between(10 * ms, 1200 * ms) : random.between(second, 30 * second);
         counts_.add(length > 1200 * ms ? "process stopped" : "process paused");
+        only_kills_ = false;
         if (length > 1200 * ms) loses(rank, when);
         begin(
             when, [this, rank] {
@@ -482,7 +487,7 @@ class Faults {
       case 3: {
         counts_.add("process slowed");
         const Time slowness = random.between(100 * us, 20 * ms);
-        harmless_ = false, ++other_losses_;
+        harmless_ = only_kills_ = false, ++other_losses_;
         affected_.insert(rank);
         kernel_.at(when, [this, rank, slowness] {
           if (auto* const process = living(rank)) process->slowness = slowness;
@@ -559,10 +564,17 @@ class Faults {
     const auto kind = static_cast<Habit::Kind>(random.between(1, 3));
     counts_.add(names[static_cast<int>(kind)]);
     const auto step = static_cast<std::uint64_t>(random.between(0, scenario_.plan.steps - 1));
+    only_kills_ = false;
     loses(rank, step > 0 ? met_by + 1 : 0);
     if (kind == Habit::Kind::late) noticed_ = std::max(noticed_, 20 * second);  // by the deadline of exchanges
     scenario_.habits[rank] = {kind, step};
     until(60 * second);
+  }
+  // The lowest process dies, which decides who goes on, then the next one, and so on.
+  void kill_in_turn() {
+    const auto others = static_cast<std::uint64_t>(scenario_.plan.processes - 1);
+    const auto count = static_cast<int>(1 + kernel_.random().below(others));
+    for (int rank = 0; rank < count; ++rank) kill(rank, moment(), never);
   }
   // `again`: when it is started again, if at all.
   void kill(int rank, Time when, Time again) {
@@ -628,7 +640,7 @@ class Faults {
   Scenario& scenario_;
   Kernel& kernel_;
   Counts& counts_;
-  bool harmless_ = true;
+  bool harmless_ = true, only_kills_ = true;
   Time noticed_ = 3 * second;  // so long after a loss at most
   std::vector<int> lost_{};
   std::set<int> affected_{};

@@ -23,6 +23,7 @@ BUGS = {
     "proposed_is_confirmed": ("job", [(JOB + "epochs.hpp", "    proposed_.push_back(std::move(part));\n", "    proposed_.push_back(std::move(part));\n    confirm();\n")]),
     "a_smaller_part_outlives_the_dead": ("job", [(JOB + "epochs.hpp", "return here || 2 * members == epoch.size();", "return true;")]),
     "who_is_told_goes_on": ("job", [(JOB + "survivors.hpp", "if (told_) throw CommunicationError", "if (false) throw CommunicationError")]),
+    "who_has_parted_is_not_looked_for": ("job", [(JOB + "survivors.hpp", "return !parted_[process] || epochs_.has(process);", "return !parted_[process];")]),
     "a_timeout_is_a_death": ("job", [(JOB + "survivors.hpp", "if (number == ECONNREFUSED) dead_[r] = true;", "if (number == ECONNREFUSED || (look && number != 0)) dead_[r] = true;")]),
     "a_claim_is_overwritten": ("job", [
         (JOB + "elastic/folder_arbiter.hpp", "const bool linked = ::link(own.c_str(), path.c_str()) == 0;", "const bool linked = std::rename(own.c_str(), path.c_str()) == 0;")]),
