@@ -309,7 +309,7 @@ TEST_CASE("NVRTC compiles every operation on every type, mapped and reduced") {
     const cuda::Operands operands{4, {4}, {{type, cuda::OperandKind::linear, {1}}}};
     check_compiles(cuda::map_source(e, operands, element_types));
     const auto source_of = [&](ReduceKind kind, cuda::ReduceWay way) {
-      return cuda::reduce_source(kind, e, {way, {.kept = 4, .reduced = 4}, {}, operands}, element_types);
+      return cuda::reduce_source(kind, e, {way, {.kept = 4, .reduced = 4}, {}, operands, {}}, element_types);
     };
     check_compiles(source_of(ReduceKind::sum, cuda::ReduceWay::few));
     if (type == DType::float32)

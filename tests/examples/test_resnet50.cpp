@@ -6,6 +6,7 @@
 #include <string>
 
 #include <replicator/data/pictures/jpeg_decoder.hpp>
+#include <replicator/data/worker_threads.hpp>
 
 #include "../../examples/support/synthetic.hpp"
 #include "../input/temporary_folder.hpp"

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <replicator/data/pictures/jpeg_decoder.hpp>
+#include <replicator/data/worker_threads.hpp>
 #include <replicator/io/safetensors_file.hpp>
 
 #include "../../examples/support/synthetic.hpp"

@@ -151,7 +151,7 @@ struct Expression {
     text += ")";
   }
   std::string leaf_text(const ScalarInstruction& leaf) const {
-    if (leaf.op == ScalarOp::input) return "x" + std::to_string(leaf.a);
+    if (leaf.op == ScalarOp::input) return std::string{"x"}.append(std::to_string(leaf.a));
     return is_floating(compute) ? number_text(std::bit_cast<double>(leaf.bits)) : std::to_string(static_cast<std::int64_t>(leaf.bits));
   }
 };
