@@ -22,9 +22,8 @@ REPLICATOR_TEMPLATE detail::SampleStage sample(const std::vector<double>&, std::
 
 REPLICATOR_TEMPLATE WorkerPool::WorkerPool(int);
 REPLICATOR_TEMPLATE void WorkerPool::for_each(std::int64_t, const WorkerPool::Work&);
-REPLICATOR_TEMPLATE std::shared_ptr<detail::PrefetchThread> detail::make_prefetch_thread(const detail::PrefetchStage&, std::function<bool(std::size_t)>);
-REPLICATOR_TEMPLATE std::size_t detail::oldest_place(detail::PrefetchThread&);
-REPLICATOR_TEMPLATE void detail::free_oldest_place(detail::PrefetchThread&);
+REPLICATOR_TEMPLATE std::shared_ptr<detail::PrefetchThread> detail::make_prefetch_thread(const detail::PrefetchStage&, std::function<std::unique_ptr<detail::Prefetch>()>);
+REPLICATOR_TEMPLATE std::unique_ptr<detail::Prefetch> detail::take_oldest(detail::PrefetchThread&);
 REPLICATOR_TEMPLATE void detail::stop(detail::PrefetchThread&);
 
 REPLICATOR_TEMPLATE std::shared_ptr<const detail::PictureFiles> detail::scan_image_folder(const std::string&);

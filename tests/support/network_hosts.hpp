@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -46,11 +47,13 @@ class NetworkHosts {
   }
 
   static std::string address(int host) { return "10.77.0." + std::to_string(host + 1); }
-  // This process moves to the host.
+  // This process moves to the host. It also sees the host's interfaces in /sys, where UCX looks for them.
   void enter(int host) const {
     const int space = ::open(("/run/netns/" + name(host)).c_str(), O_RDONLY | O_CLOEXEC);
     if (space < 0 || ::setns(space, CLONE_NEWNET) != 0) throw std::runtime_error{"cannot enter " + name(host)};
     ::close(space);
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || ::mount("sysfs", "/sys", "sysfs", 0, nullptr) != 0)
+      throw std::runtime_error{"cannot show the interfaces of " + name(host) + " in /sys"};
   }
   void cut(int host) const { ip("-n " + bridge() + " link set port" + std::to_string(host) + " down"); }
   void heal(int host) const { ip("-n " + bridge() + " link set port" + std::to_string(host) + " up"); }

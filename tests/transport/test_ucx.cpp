@@ -136,7 +136,7 @@ TEST_CASE("ucx keeps to the interface of the job") {
   check_all_empty(told);
 }
 
-TEST_CASE("a link that is down for a moment while UCX starts delays the job, and one that stays down ends it by the name of who is cut off") {
+TEST_CASE("a link that is down for a moment while UCX starts delays the job; if it stays down, each side reports the other as dead") {
   const auto why = NetworkHosts::missing();
   if (!why.empty()) {
     WARN("skipped: " << why);
@@ -299,7 +299,7 @@ TEST_CASE("what UCX answers becomes an error of the right family") {
   CHECK_THROWS_AS(transport::detail::throw_ucx(UCS_ERR_NO_MEMORY, "x", -1), DeviceError);
   CHECK_THROWS_AS(transport::detail::throw_ucx(UCS_ERR_CONNECTION_RESET, "x", 2), CommunicationError);
   CHECK_THROWS_WITH(transport::detail::throw_ucx(UCS_ERR_NO_DEVICE, "creating a worker", -1),
-                    "ucx: creating a worker: No such device: no network device that UCX may use is up on this host. `ip link` lists them; --interface and UCX_NET_DEVICES choose among them");
+                    "ucx: creating a worker: No such device: UCX may use no network that is up on this host. `ip link` lists them; --interface, UCX_TLS and UCX_NET_DEVICES choose among them");
   CHECK_THROWS_WITH(transport::detail::throw_ucx(UCS_ERR_UNREACHABLE, "connecting rank 0 to rank 1", 2),
                     "ucx: connecting rank 0 to rank 1: Destination is unreachable");
 }

@@ -152,8 +152,13 @@ struct TensorType {
   std::size_t bytes() const { return static_cast<std::size_t>(shape.elements()) * size_of(dtype); }
   // "float32[16, 10]"
   template <class = void>
-  std::string text() const { return std::string{name_of(dtype)} + shape.text(); }
+  std::string text() const;
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
+
+template <class>
+std::string TensorType::text() const {
+  return std::string{name_of(dtype)} + shape.text();
+}
 
 }  // namespace replicator

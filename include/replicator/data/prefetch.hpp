@@ -3,7 +3,6 @@
 // <replicator/replicator.hpp>, or prefetch_thread.hpp, brings the code.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -13,7 +12,6 @@
 #include <replicator/data/stream.hpp>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace replicator::data {
 
@@ -24,18 +22,22 @@ struct PrefetchStage {
   std::int64_t late_ms = 10000;  // warns if stopping waits longer than this for the source's element
 };
 
-// A thread that fills a ring of `depth` places in turn, and waits while all are full. Destroying it ends the thread.
+// What a source has given: an element, an exception, or the end. Only after an element does a thread read on.
+struct Prefetch {
+  bool element = false;
+  std::exception_ptr error;
+  virtual ~Prefetch() = default;
+};
+
+// A thread that reads up to `depth` elements ahead. Destroying it ends the thread.
 class PrefetchThread;
-// `fill` reads the next element into a place, and returns false if it was the last one. The thread calls it.
+// The thread calls `read`.
 template <class = void>
-std::shared_ptr<PrefetchThread> make_prefetch_thread(const PrefetchStage& stage, std::function<bool(std::size_t place)> fill);
-// Starts the thread unless it runs. Waits for the oldest element, and returns its place.
+std::shared_ptr<PrefetchThread> make_prefetch_thread(const PrefetchStage& stage, std::function<std::unique_ptr<Prefetch>()> read);
+// Takes the oldest of what was read. Starts the thread unless it runs, and waits.
 template <class = void>
-std::size_t oldest_place(PrefetchThread& thread);
-// The oldest element was taken: its place can be filled again.
-template <class = void>
-void free_oldest_place(PrefetchThread& thread);
-// Ends the thread, and frees all places.
+std::unique_ptr<Prefetch> take_oldest(PrefetchThread& thread);
+// Ends the thread, and drops what it has read.
 template <class = void>
 void stop(PrefetchThread& thread);
 
@@ -48,17 +50,15 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
 
   // An exception of the source replaces its element; the input continues with the next one.
   std::optional<Value> next() {
-    State& state = *state_;
-    Slot slot = std::move(state.ring[oldest_place(*state.thread)]);
-    free_oldest_place(*state.thread);
-    if (slot.value) {
+    const auto oldest = take_oldest(*state_->thread);
+    if (oldest->element) {
       ++position_;
-      return std::move(slot.value);
+      return std::move(static_cast<Element&>(*oldest).value);
     }
-    stop(*state.thread);  // it ended after this slot; the next call starts a new one
-    if (slot.error) {
+    stop(*state_->thread);  // it ended after this one; the next call starts a new one
+    if (oldest->error) {
       ++position_;
-      std::rethrow_exception(slot.error);
+      std::rethrow_exception(oldest->error);
     }
     return std::nullopt;
   }
@@ -70,29 +70,26 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
   }
 
  private:
-  // An element, an exception, or neither: the end.
-  struct Slot {
+  struct Element : Prefetch {
     std::optional<Value> value;
-    std::exception_ptr error;
   };
 
   struct State {
-    State(S stream, const PrefetchStage& stage)
-        : source{std::move(stream)}, ring(static_cast<std::size_t>(stage.depth)), thread{make_prefetch_thread(stage, [this](std::size_t place) { return fill(ring[place]); })} {}
+    State(S stream, const PrefetchStage& stage) : source{std::move(stream)}, thread{make_prefetch_thread(stage, [this] { return read(); })} {}
 
-    bool fill(Slot& slot) {
-      slot = {};
+    std::unique_ptr<Prefetch> read() {
+      auto result = std::make_unique<Element>();
       try {
-        slot.value = source.next();
+        result->value = source.next();
       } catch (...) {
-        slot.error = std::current_exception();
+        result->error = std::current_exception();
       }
-      return slot.value.has_value();
+      result->element = result->value.has_value();
+      return result;
     }
 
     S source;
-    std::vector<Slot> ring;
-    std::shared_ptr<PrefetchThread> thread;  // ends before the others
+    std::shared_ptr<PrefetchThread> thread;  // ends before the source
   };
 
   std::unique_ptr<State> state_;

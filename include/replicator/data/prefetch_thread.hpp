@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdio>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -18,29 +19,25 @@ namespace replicator::data::detail {
 
 class PrefetchThread {
  public:
-  PrefetchThread(const PrefetchStage& stage, std::function<bool(std::size_t)> fill)
-      : depth_{static_cast<std::size_t>(stage.depth)}, late_{stage.late_ms}, fill_{std::move(fill)} {}
+  PrefetchThread(const PrefetchStage& stage, std::function<std::unique_ptr<Prefetch>()> read)
+      : depth_{static_cast<std::size_t>(stage.depth)}, late_{stage.late_ms}, read_{std::move(read)} {}
   PrefetchThread(const PrefetchThread&) = delete;
   PrefetchThread& operator=(const PrefetchThread&) = delete;
   ~PrefetchThread() { stop(); }
 
-  std::size_t oldest() {
+  std::unique_ptr<Prefetch> take_oldest() {
     std::unique_lock lock{mutex_};
     if (!thread_.joinable()) {
       stop_ = false;
-      producing_ = true;
-      thread_ = std::thread{[this] { produce(); }};
+      reading_ = true;
+      thread_ = std::thread{[this] { run(); }};
     }
-    changed_.wait(lock, [this] { return full_ > 0; });
-    return oldest_;
-  }
-  void free_oldest() {
-    {
-      const std::lock_guard lock{mutex_};
-      oldest_ = (oldest_ + 1) % depth_;
-      --full_;
-    }
+    changed_.wait(lock, [this] { return !ready_.empty(); });
+    auto result = std::move(ready_.front());
+    ready_.pop_front();
+    lock.unlock();
     changed_.notify_all();
+    return result;
   }
   void stop() {
     if (thread_.joinable()) {
@@ -49,35 +46,34 @@ class PrefetchThread {
         stop_ = true;
         changed_.notify_all();
         replicator::detail::DeadlineWait{{.late = late_}}.wait(
-            changed_, lock, [this] { return !producing_; }, [] { std::fputs("replicator: a prefetch() that ends or seeks waits until its source has read the current element\n", stderr); });
+            changed_, lock, [this] { return !reading_; }, [] { std::fputs("replicator: a prefetch() that ends or seeks waits until its source has read the current element\n", stderr); });
       }
       thread_.join();
     }
-    oldest_ = full_ = 0;
+    ready_.clear();
   }
 
  private:
-  void produce() {
-    fill_places();
+  void run() {
+    read_ahead();
     {
       const std::lock_guard lock{mutex_};
-      producing_ = false;
+      reading_ = false;
     }
     changed_.notify_all();
   }
-  void fill_places() {
+  void read_ahead() {
     for (bool going = true; going;) {
-      std::size_t place;
       {
         std::unique_lock lock{mutex_};
-        changed_.wait(lock, [this] { return stop_ || full_ < depth_; });
+        changed_.wait(lock, [this] { return stop_ || ready_.size() < depth_; });
         if (stop_) return;
-        place = (oldest_ + full_) % depth_;
       }
-      going = fill_(place);
+      auto next = read_();
+      going = next->element;
       {
         const std::lock_guard lock{mutex_};
-        ++full_;
+        ready_.push_back(std::move(next));
       }
       changed_.notify_all();
     }
@@ -85,26 +81,22 @@ class PrefetchThread {
 
   std::size_t depth_;
   std::chrono::milliseconds late_;
-  std::function<bool(std::size_t)> fill_;
+  std::function<std::unique_ptr<Prefetch>()> read_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t oldest_ = 0, full_ = 0;  // the full places begin at the oldest one
+  std::deque<std::unique_ptr<Prefetch>> ready_;
   bool stop_ = false;
-  bool producing_ = false;
+  bool reading_ = false;
   std::thread thread_;
 };
 
 template <class>
-std::shared_ptr<PrefetchThread> make_prefetch_thread(const PrefetchStage& stage, std::function<bool(std::size_t place)> fill) {
-  return std::make_shared<PrefetchThread>(stage, std::move(fill));
+std::shared_ptr<PrefetchThread> make_prefetch_thread(const PrefetchStage& stage, std::function<std::unique_ptr<Prefetch>()> read) {
+  return std::make_shared<PrefetchThread>(stage, std::move(read));
 }
 template <class>
-std::size_t oldest_place(PrefetchThread& thread) {
-  return thread.oldest();
-}
-template <class>
-void free_oldest_place(PrefetchThread& thread) {
-  thread.free_oldest();
+std::unique_ptr<Prefetch> take_oldest(PrefetchThread& thread) {
+  return thread.take_oldest();
 }
 template <class>
 void stop(PrefetchThread& thread) {

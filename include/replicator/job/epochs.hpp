@@ -63,7 +63,7 @@ class Epochs {
   // The number of the latest known epoch.
   std::uint64_t latest() const { return proposed_.empty() ? confirmed_.number : proposed_.back().number; }
 
-  // Whether the process is a member of an epoch that still counts.
+  // Whether the process is a member of the confirmed epoch, or of a proposed one.
   bool has(std::size_t process) const {
     return confirmed_.has(process) || std::any_of(proposed_.begin(), proposed_.end(), [&](const Epoch& epoch) { return epoch.has(process); });
   }

@@ -161,7 +161,7 @@ class Survivors {
     std::vector<bool> told(here.size());
     for (std::size_t r = 0; r < here.size(); ++r) {
       beat();
-      if (!here[r] && counts(r) && !dead_[r]) told[r] = tell(r);
+      if (!here[r] && !dead_[r] && (!parted_[r] || (epochs_.has(r) && on_this_machine(r)))) told[r] = tell(r);
     }
     if (arbiter_) return;
     if (!epochs_.may_go_on(part_of(here), [&](std::size_t r) { return outside(r, told[r]); })) throw CommunicationError{minority_sentence(here), self_};
@@ -185,8 +185,9 @@ class Survivors {
   bool told() const { return told_; }
 
  private:
-  // Whether the decision about the next epoch depends on the process. The job may have gone on without it just before; who
-  // decided that knew that it is gone, but may be lost as well by now.
+  // Whether the decision about the next epoch depends on the process. That is also so for a process that was left out of an
+  // epoch which is not confirmed yet. The process that decided this knew that it was dead, but may have died since. So this
+  // process must find out itself.
   bool counts(std::size_t process) const { return !parted_[process] || epochs_.has(process); }
   int probe(std::size_t process) const {
     FileDescriptor socket;

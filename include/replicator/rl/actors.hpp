@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs many environments in parallel and collects their transitions.
+// <replicator/replicator.hpp>, or data/worker_threads.hpp, brings the code of the threads.
 #pragma once
 
 #include <algorithm>

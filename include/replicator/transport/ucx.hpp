@@ -74,8 +74,8 @@ class Ucx {
     std::size_t bytes = 0;
   };
 
-  Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, const Spin& spin);
-  static std::unique_ptr<detail::UcxWorker> open_worker(Job& job);
+  Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, const Spin& spin, Clock::time_point until);
+  static std::unique_ptr<detail::UcxWorker> open_worker(Job& job, Clock::time_point until);
   ucp_ep_h endpoint_to(int rank);
   template <class Request>
   Ticket post(const Operation& operation, Request request);

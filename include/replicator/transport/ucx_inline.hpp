@@ -23,11 +23,13 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
   const Spin spin{static_cast<int>(ranks_here), cores_of_host(job, hosts), Spin::Crowded::sleep};
   const auto my_ranks = std::count(process_of_rank.begin(), process_of_rank.end(), job.rank());
   detail::require_room_for_ucx(static_cast<std::uint64_t>(my_ranks), process_of_rank.size() - 1);
+  // Long enough for the heartbeats to notice a link that stays down: their error then says whom it cuts off.
+  const auto until = Clock::now() + 2 * job.options().dead_after;
   std::vector<std::unique_ptr<Ucx>> result;
   detail::FrameWriter mine{detail::FrameKind::gather};
   for (std::size_t r = 0; r < process_of_rank.size(); ++r)
     if (process_of_rank[r] == job.rank()) {
-      result.emplace_back(new Ucx{job, static_cast<int>(r), process_of_rank, spin});
+      result.emplace_back(new Ucx{job, static_cast<int>(r), process_of_rank, spin, until});
       mine.blob(result.back()->worker_->address());
     }
   const auto all = job.exchange(mine.fields(), "ucx: addresses");
@@ -40,8 +42,8 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
   return result;
 }
 
-inline Ucx::Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, const Spin& spin)
-    : job_{job}, rank_{rank}, spin_{spin}, worker_{open_worker(job)}, wakeup_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
+inline Ucx::Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, const Spin& spin, Clock::time_point until)
+    : job_{job}, rank_{rank}, spin_{spin}, worker_{open_worker(job, until)}, wakeup_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
   for (const int owner : process_of_rank) peers_.push_back({nullptr, owner, {}, UCS_OK, false});
   hook_ = job.on_abort([descriptor = wakeup_.get()] {
     const std::uint64_t one = 1;
@@ -49,21 +51,21 @@ inline Ucx::Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, con
   });
 }
 
-// UCX leaves out networks whose link is down while it starts. So a link that is cut for a moment is waited for: twice as long
-// as for a silent peer, so that a longer cut is reported as the others see it.
-inline std::unique_ptr<detail::UcxWorker> Ucx::open_worker(Job& job) {
+// UCX leaves out a network whose link is down while it starts. So this waits, until a time, for the link by which the other
+// processes reach this one.
+inline std::unique_ptr<detail::UcxWorker> Ucx::open_worker(Job& job, Clock::time_point until) {
   const auto mine = job.address();
-  const auto link_is_down = [&] {
+  const auto waits = [&] {
+    if (mine.empty() || Clock::now() >= until) return false;
     const auto all = detail::interface_addresses();
-    return std::any_of(all.begin(), all.end(), [&](const auto& entry) { return entry.address.text() == mine && !entry.running; });
+    return std::none_of(all.begin(), all.end(), [&](const auto& entry) { return entry.running && entry.address.text() == mine; });
   };
-  const auto until = Clock::now() + 2 * job.options().dead_after;
   for (;;) {
-    const bool late = Clock::now() >= until;
-    if (late || !link_is_down()) try {
-        return std::make_unique<detail::UcxWorker>(job.interface());
-      } catch (const detail::NoNetworkDevice&) {
-        if (late) throw;
+    if (!waits()) try {
+        auto worker = std::make_unique<detail::UcxWorker>(job.interface());
+        if (!waits()) return worker;
+      } catch (const DeviceError&) {
+        if (!waits()) throw;
       }
     std::this_thread::sleep_for(std::chrono::milliseconds{50});
     job.check();

@@ -16,12 +16,6 @@ enum class UcxFailure {
   wire
 };
 
-// UCX found no network device that is up.
-class NoNetworkDevice : public DeviceError {
- public:
-  using DeviceError::DeviceError;
-};
-
 // The blame for a status: usage or configuration of UCX, this host's devices, or the wire and the peer behind it.
 inline UcxFailure ucx_failure(ucs_status_t status) {
   switch (status) {
@@ -42,15 +36,15 @@ inline UcxFailure ucx_failure(ucs_status_t status) {
   }
 }
 
-// Throws BuildError, DeviceError, NoNetworkDevice or CommunicationError. `what` is the operation; `culprit` is the process to blame, or -1.
+// Throws BuildError, DeviceError or CommunicationError. `what` is the operation; `culprit` is the process to blame, or -1.
 [[noreturn]] inline void throw_ucx(ucs_status_t status, const std::string& what, int culprit) {
   const std::string message = "ucx: " + what + ": " + ucs_status_string(status);
-  if (status == UCS_ERR_NO_DEVICE)
-    throw NoNetworkDevice{message + ": no network device that UCX may use is up on this host. `ip link` lists them; --interface and UCX_NET_DEVICES choose among them"};
   switch (ucx_failure(status)) {
     case UcxFailure::usage:
       throw BuildError{message + " (is UCX_TLS, UCX_NET_DEVICES or another UCX_ variable wrong?)"};
     case UcxFailure::device:
+      if (status == UCS_ERR_NO_DEVICE)
+        throw DeviceError{message + ": UCX may use no network that is up on this host. `ip link` lists them; --interface, UCX_TLS and UCX_NET_DEVICES choose among them"};
       throw DeviceError{message};
     case UcxFailure::wire:
       break;
