@@ -46,20 +46,25 @@ class ReduceMerging {
       if (reduce) join(i, *reduce, by_depth[{segments_.empty() ? 0 : segments_[i], depth[i]}]);
     }
   }
+  // Joins the reduction with all groups that share an input with it, and so these with each other.
   void join(std::uint32_t index, const Reduce& reduce, std::vector<std::uint32_t>& candidates) {
-    for (const auto group : candidates) {
+    const auto joins = [&](std::uint32_t group) {
       const auto& first = *operation_of<Reduce>(graph_.node(groups_[group].front()));
-      if (first.kind != reduce.kind || !(first.domain == reduce.domain) || first.axes != reduce.axes ||
-          first.expression->compute != reduce.expression->compute || marked(groups_[group].front()) != marked(index) ||
-          !shares_input(groups_[group], index))
-        continue;
-      groups_[group].push_back(index);
-      group_of_[index] = group;
-      return;
-    }
-    group_of_[index] = static_cast<std::uint32_t>(groups_.size());
-    candidates.push_back(group_of_[index]);
-    groups_.push_back({index});
+      return first.kind == reduce.kind && first.domain == reduce.domain && first.axes == reduce.axes && first.expression->compute == reduce.expression->compute &&
+             marked(groups_[group].front()) == marked(index) && shares_input(groups_[group], index);
+    };
+    std::vector<std::uint32_t> members;
+    std::erase_if(candidates, [&](std::uint32_t group) {
+      if (!joins(group)) return false;
+      members.insert(members.end(), groups_[group].begin(), groups_[group].end());
+      return true;
+    });
+    std::sort(members.begin(), members.end());
+    members.push_back(index);
+    const auto group = static_cast<std::uint32_t>(groups_.size());
+    for (const auto member : members) group_of_[member] = group;
+    candidates.push_back(group);
+    groups_.push_back(std::move(members));
   }
   bool marked(std::uint32_t index) const { return !mark_.empty() && mark_[index]; }
   // They must share an input of the whole domain; otherwise one pass saves nothing.
