@@ -415,6 +415,13 @@ TEST_CASE("marked and unmarked reductions are never merged") {
   CHECK(count<Reduce>(passes::merge_reduces(fused, mark)) == 2);
 }
 
+TEST_CASE("a reduction that shares inputs with two others is merged with both") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 64}}, 0)}, y{test::input(graph, {DType::float32, Shape{8, 64}}, 1)};
+  graph.results() = {sum(x, {0}).any().value(), sum(y, {0}).any().value(), sum(x * y, {0}).any().value()};
+  CHECK(count<Reduce>(passes::merge_reduces(passes::fuse(graph))) == 1);
+}
+
 TEST_CASE("reductions are merged over a chain of any length between them") {
   Graph graph;
   const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 8}}, 0)};
