@@ -161,7 +161,7 @@ class Survivors {
     std::vector<bool> told(here.size());
     for (std::size_t r = 0; r < here.size(); ++r) {
       beat();
-      if (!here[r] && !dead_[r] && (!parted_[r] || (epochs_.has(r) && on_this_machine(r)))) told[r] = tell(r);
+      if (!here[r] && counts(r) && !dead_[r] && (!parted_[r] || on_this_machine(r))) told[r] = tell(r);
     }
     if (arbiter_) return;
     if (!epochs_.may_go_on(part_of(here), [&](std::size_t r) { return outside(r, told[r]); })) throw CommunicationError{minority_sentence(here), self_};
