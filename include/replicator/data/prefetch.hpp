@@ -22,7 +22,7 @@ struct PrefetchStage {
   std::int64_t late_ms = 10000;  // warns if stopping waits longer than this for the source's element
 };
 
-// What a source has given: an element, an exception, or the end. Only after an element does a thread read on.
+// What a source has given: an element, an exception, or the end. The thread reads on only after an element.
 struct Prefetch {
   bool element = false;
   std::exception_ptr error;

@@ -42,8 +42,8 @@ enum class Outside {
 // What one process knows of the epochs of its job. A part may form the next epoch where one of these holds:
 //
 // - it has more than half of the members
-// - it has half of them, and the others are gone: they were no majority, so they have not gone on before they died
-// - the others are gone from this machine: had they gone on, they would have told this part first
+// - it has half of them, and the others are gone. They were no majority, so they did not go on before they died
+// - the others are gone from this machine. They did not go on either: they would have told this part first
 //
 // Where a majority is gone elsewhere, it may have gone on and have finished while this part was cut off.
 //
