@@ -6,8 +6,8 @@
 // zeros, infinities and NaN follow C's Annex F. Sine and cosine lose accuracy for magnitudes beyond 2^28 (float) or 2^20
 // (double), and give NaN beyond 2^30.
 //
-// float is computed in double with polynomials of the degree that float needs; only exp and log are computed in float. double is
-// in vector_math_double.hpp. GPUs take the functions of CUDA, which are other formulas.
+// In float, sin, cos and pow are computed in double with polynomials of the degree that float needs. double is in
+// vector_math_double.hpp. GPUs take the functions of CUDA, which are other formulas.
 //
 // Source of the algorithms and coefficients: fdlibm (FreeBSD msun e_exp, e_log, e_pow, s_expm1, k_sin, k_cos, k_sinf,
 // k_cosf), rewritten without branches. "Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission
@@ -36,19 +36,32 @@ namespace replicator::detail::cpu::vector_math {
 // Brings x within [-200, 200]. NaN becomes a number.
 template <class T>
 [[gnu::always_inline]] inline T clamp_exponent(T x) { return choose(x < T(200), choose(x > T(-200), x, T(-200)), T(200)); }
-// x = n ln2 + r, and exp(r) = 1 + r + r^2 q(r). q is a minimax polynomial; with exact arithmetic the result would be within 2^-28.
-// n ln2 is subtracted in two parts, of which the first one is exact (Cody and Waite, "Software manual for the elementary functions",
-// 1980). A denormal result is computed 2^64 times too large, so that it is rounded once.
-[[gnu::always_inline]] inline float exp(float x) {
-  const float above = choose(-104.0f < x, x, -104.0f);  // from here on downwards the result is 0
-  const float shifted = above * 1.44269504088896338700f + rounder<float>;
+// e^x = 2^n e^r with x = n ln2 + r. n is in the low bits of `shifted`, as left by `rounder`. n ln2 is subtracted in two parts, of which
+// the first one is exact (Cody and Waite, "Software manual for the elementary functions", 1980).
+struct ReducedFloat {
+  float shifted, r;
+};
+[[gnu::always_inline]] inline ReducedFloat reduce_exponent(float x) {
+  const float shifted = x * 1.44269504088896338700f + rounder<float>;
   const float n = shifted - rounder<float>;
-  const float r = (above - n * 0.693359375f) - n * -2.12194440e-4f;
+  return {shifted, (x - n * 0.693359375f) - n * -2.12194440e-4f};
+}
+// e^r - 1 = r + r^2 q(r). q is a minimax polynomial; with exact arithmetic 1 plus the result would be within 2^-28 of e^r.
+[[gnu::always_inline]] inline float expm1_reduced(float r) {
   const float q = 0x1.fffffcp-2f + r * (0x1.555492p-3f + r * (0x1.5558f2p-5f + r * (0x1.123a2p-7f + r * 0x1.6a23ccp-10f)));
-  const float p = 1.0f + (r + r * r * q);
+  return r + r * r * q;
+}
+// y * 2^n, for normal results
+[[gnu::always_inline]] inline float scale(float y, float shifted) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(y) + (std::bit_cast<std::uint32_t>(shifted) << 23));
+}
+
+// A denormal result is computed 2^64 times too large, so that it is rounded once.
+[[gnu::always_inline]] inline float exp(float x) {
+  const auto [shifted, r] = reduce_exponent(choose(-104.0f < x, x, -104.0f));  // from here on downwards the result is 0
   const bool tiny = x < -80.0f;
   const std::uint32_t exponent = std::bit_cast<std::uint32_t>(shifted) + static_cast<std::uint32_t>(choose(tiny, 64, 0));
-  const float y = std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + (exponent << 23)) * choose(tiny, 0x1p-64f, 1.0f);
+  const float y = scale(1.0f + expm1_reduced(r), std::bit_cast<float>(exponent)) * choose(tiny, 0x1p-64f, 1.0f);
   return choose(x <= 0x1.62e42ep6f, y, x + infinity<float>);  // the largest number with a finite result; NaN stays NaN
 }
 
@@ -69,26 +82,34 @@ template <class T>
   return choose((x > 0.0f) & (x < infinity<float>), y, special);
 }
 
+// Near 0 the odd minimax polynomial x + x (-z / 4 + z q(z)) with z = x^2, further away 1 - 2 / (1 + e^(2x)). z / 4 and 2^n + 1 are
+// exact, so that less is rounded.
 [[gnu::always_inline]] inline float tanh(float x) {
-  const float a = magnitude(x);
-  const double e = exp_for_float(2.0 * static_cast<double>(choose(a < 20.0f, a, 20.0f)));
-  const float y = static_cast<float>((e - 1.0) / (e + 1.0));
-  return choose(x != x, x, with_sign(choose(a < 0x1p-6f, a - a * a * a * (1.0f / 3 - a * a * (2.0f / 15)), y), x));
+  const float a = choose(magnitude(x) < 10.0f, magnitude(x), 10.0f);  // from there on the result is 1
+  const float z = a * a;
+  const float q = -0x1.555526p-4f + z * (0x1.110e50p-3f + z * (-0x1.b9ab92p-5f + z * (0x1.620470p-6f + z * (-0x1.0b3fe8p-7f +
+                  z * (0x1.45006ap-9f + z * -0x1.b5b788p-12f)))));
+  const float small = a + a * (z * q - z * 0.25f);
+  const auto [shifted, r] = reduce_exponent(a + a);
+  const float power = scale(1.0f, shifted);
+  const float large = 1.0f - 2.0f / ((power + 1.0f) + power * expm1_reduced(r));
+  return choose(x != x, x, with_sign(choose(a < 0.9375f, small, large), x));
 }
 
-// Below 1 an odd polynomial, above 1 - exp(-x^2) q(1 / (2 + x)). Both interpolate at Chebyshev nodes, and are within 4e-11.
+// Near 0 an odd polynomial, further away 1 - e^(-x^2) q(|x|). Both are minimax polynomials. x^2 is rounded in two parts: the upper
+// half of x has an exact square.
 [[gnu::always_inline]] inline float erf(float x) {
-  const double wide = static_cast<double>(x);
-  const double z = wide * wide;
-  const double small = wide * (1.1283791670946767327 + z * (-0.37612638889635306771 + z * (0.11283791308604581452 + z * (-0.026866133235095591563 +
-                       z * (0.005223783477189248115 + z * (-0.00085426379970872296266 + z * (0.0001195656256820732956 +
-                       z * (-0.000013909340021874598594 + z * 1.0589380641075019183e-6))))))));
-  const double a = static_cast<double>(choose(magnitude(x) < 4.0f, magnitude(x), 4.0f));  // from there on the result is 1
-  const double t = 1.0 / (2.0 + a);
-  const double q = -0.00016423638708161766172 + t * (0.57012324023114125402 + t * (1.0350054655420764736 + t * (2.808242585430308355 +
-                   t * (-1.7633327048911012521 + t * (18.280485625983408309 + t * (-30.49761756061499718 + t * 15.469111444885890224))))));
-  const float large = static_cast<float>(1.0 - exp_for_float(-(a * a)) * q);
-  return choose(x != x, x, choose(magnitude(x) < 1.0f, static_cast<float>(small), with_sign(large, x)));
+  const float z = x * x;
+  const float small = x + x * (0x1.06eba8p-3f + z * (-0x1.81273ep-2f + z * (0x1.ce2ce6p-4f + z * (-0x1.b7f71ap-6f +
+                      z * (0x1.53f224p-8f + z * (-0x1.a3515ep-11f + z * 0x1.4771fep-14f))))));
+  const float a = choose(magnitude(x) < 4.0f, magnitude(x), 4.0f);  // from there on the result is 1
+  const float high = std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) & 0xFFFFF000u);
+  const auto [shifted, r] = reduce_exponent(-(high * high));
+  const float power = scale(1.0f + expm1_reduced(r - (a - high) * (a + high)), shifted);
+  const float s = a - 0.875f;
+  const float q = 0x1.db747ep-2f + s * (-0x1.43697ep-2f + s * (0x1.80db9ep-3f + s * (-0x1.9c1ca6p-4f + s * (0x1.8ea838p-5f +
+                  s * (-0x1.4e8fc8p-6f + s * (0x1.b64df4p-8f + s * (-0x1.76b028p-10f + s * 0x1.29c730p-13f)))))));
+  return choose(x != x, x, choose(magnitude(x) < 0.875f, small, with_sign(1.0f - power * q, x)));
 }
 
 [[gnu::always_inline]] inline float sine_from(float x, std::uint64_t shift) {
