@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks the links between the pages of a repository: every relative link of a Markdown file must name a file, and its anchor a heading there.
+Source files that pages name as code, such as `cpu/map.hpp`, must exist, too; a changelog may name old ones.
 
     links.py REPOSITORY [--self-test]
 
 Reads README.md, CONTRIBUTING.md, CHANGELOG.md and docs/**/*.md. Anchors are formed as GitHub forms them."""
+import fnmatch
 import pathlib
 import re
 import sys
@@ -12,6 +14,7 @@ import tempfile
 
 LINK = re.compile(r"\]\(\s*<?([^()\s<>]+)>?(?:\s+\"[^\"]*\")?\s*\)|^\s*\[[^\]^]+\]:\s+(\S+)|<(?:a|img)\b[^>]*?\b(?:href|src)=\"([^\"]+)\"", re.IGNORECASE)
 CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+SOURCE = re.compile(r"`((?:[\w*-]+/)+[\w*-]+\.(?:hpp|cuh|cpp|cu))`")
 OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)  # https:, mailto:
 
 
@@ -54,12 +57,22 @@ def anchors(text):
         yield from re.findall(r"<a\s+(?:name|id)=\"([^\"]+)\"", line)
 
 
+def sources(root):
+    """The source files of a repository, without builds."""
+    return ["/" + file.relative_to(root).as_posix() for file in root.rglob("*.[ch][pu]*") if not file.relative_to(root).parts[0].startswith("build")]
+
+
 def faults(root):
-    """One sentence for each broken link."""
+    """One sentence for each broken link, or name of a source file that is not there."""
     root = pathlib.Path(root).resolve()
     known = {}
+    there = sources(root)
     for page in pages(root):
         text = page.read_text(encoding="utf-8")
+        for number, line in prose(text) if page.name != "CHANGELOG.md" else ():
+            for name in SOURCE.findall(line):
+                if not fnmatch.filter(there, "*/" + name):
+                    yield f"{page.relative_to(root)}:{number}: no source file is called {name}"
         for number, target in links(text):
             path, _, anchor = target.partition("#")
             file = (root / path[1:] if path.startswith("/") else page.parent / path).resolve() if path else page
@@ -87,6 +100,12 @@ def self_test():
         told = [fault.split(": ", 1)[1] for fault in faults(root)]
         assert told == ["the link docs/c.md names no file", "the link docs/b.md#no-heading names no heading of docs/b.md", "the link ../x leaves the repository",
                         "the link docs/d.md names no file", "the link e.png names no file"], told
+        (root / "build").mkdir()
+        (root / "docs" / "a.hpp").touch()
+        (root / "build" / "b.hpp").touch()
+        (root / "README.md").write_text("# replicator\n`docs/a.hpp` `docs/*.hpp` `build/b.hpp` `a/docs/a.hpp`\n")
+        told = [fault.split(": ", 1)[1] for fault in faults(root)]
+        assert told == ["no source file is called build/b.hpp", "no source file is called a/docs/a.hpp"], told
 
 
 def main():

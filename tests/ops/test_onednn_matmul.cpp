@@ -35,6 +35,46 @@ TEST_CASE("a product made for two threads is as defined") {
         1e-5);
 }
 
+// rows x depth times depth x columns
+MatmulCase product_case(bool transpose_a, bool transpose_b, std::int64_t rows, std::int64_t depth, std::int64_t columns) {
+  return {{transpose_a, transpose_b}, transpose_a ? Shape{depth, rows} : Shape{rows, depth}, transpose_b ? Shape{columns, depth} : Shape{depth, columns}};
+}
+
+TEST_CASE("products whose operands lie a multiple of 2 KiB apart are as defined") {
+  const MatmulCase cases[] = {product_case(true, false, 512, 260, 33), product_case(false, false, 33, 260, 512), product_case(true, false, 512, 260, 512),
+                              product_case(true, false, 33, 260, 512), product_case(true, true, 1024, 260, 40), product_case(false, true, 40, 260, 512)};
+  for (const auto& c : cases)
+    for (const int threads : {1, 2}) {
+      CAPTURE(c.text(), threads);
+      CHECK(matmul_error<float>(c, {.highest = KernelTier::library, .threads = threads}) < 1e-5);
+    }
+}
+
+TEST_CASE("on AVX2, rows that evict one another from the caches are copied first: an operand takes as much memory again") {
+  if (cpu::instruction_level() != cpu::InstructionLevel::avx2) {
+    WARN("skipped: AVX2 is not this machine's best level of instructions");
+    return;
+  }
+  const auto scratch = [](const MatmulCase& c) {
+    const AnyOperation op = c.op;
+    const TensorType in[] = {{DType::float32, c.a}, {DType::float32, c.b}};
+    const auto out = c.op.infer_shape(in);
+    const Layout offered[2];
+    return cpu::onednn::make_matmul({op, in, out, offered, 1})->scratch_bytes;
+  };
+  constexpr std::int64_t wide = 1024, depth = 600, narrow = 64;
+  constexpr std::size_t copy = depth * (wide + 16) * sizeof(float);
+  const auto extra = [&](bool a, bool b, std::int64_t rows, std::int64_t columns) {  // beside a product with other distances
+    return scratch(product_case(a, b, rows, depth, columns)) - scratch(product_case(a, b, rows == wide ? rows - 16 : rows, depth, columns == wide ? columns - 16 : columns));
+  };
+  CHECK(extra(true, false, wide, narrow) == copy);
+  CHECK(extra(false, false, narrow, wide) == copy);
+  CHECK(extra(true, false, narrow, wide) == copy);
+  CHECK(extra(false, true, narrow, wide) == 0);   // the depth is contiguous
+  CHECK(extra(false, false, wide, narrow) == 0);  // b is narrow itself
+  CHECK(extra(false, false, wide, wide) == 0);    // oneDNN packs both operands
+}
+
 TEST_CASE("oneDNN takes float32 products and leaves float64 and empty ones to the loops") {
   const AnyOperation op = Matmul{};
   const auto taken = [&](DType dtype, std::int64_t depth) {
