@@ -45,12 +45,12 @@ template <TileLoop square_root, bool decays>
     const float *p = t.p + i, *g = t.gradient + i, *old_first = t.first + i, *old_second = t.second + i;
     float *new_p = t.new_p + i, *first = t.new_first + i, *second = t.new_second + i;
     alignas(64) float root[tile_group];
-#pragma GCC ivdep
+    REPLICATOR_VECTOR_LOOP
     for (std::int64_t j = 0; j < tile_group; ++j) first[j] = next_first_moment(old_first[j], g[j], c);
-#pragma GCC ivdep
+    REPLICATOR_VECTOR_LOOP
     for (std::int64_t j = 0; j < tile_group; ++j) second[j] = next_second_moment(old_second[j], g[j], c);
     square_root(root, {reinterpret_cast<const std::byte*>(second), 0}, {}, {}, tile_group);
-#pragma GCC ivdep
+    REPLICATOR_VECTOR_LOOP
     for (std::int64_t j = 0; j < tile_group; ++j) new_p[j] = next_weight(decays ? p[j] * kept : p[j], first[j], root[j], rate, factor, c);
   }
 }

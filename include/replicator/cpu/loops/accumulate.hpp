@@ -52,7 +52,7 @@ template <ReduceKind kind, class T>
   constexpr std::int64_t usual = 64;
   if (width == usual)  // four rows at a time: the lanes pass through memory less often, and the order is the same
     for (; count >= 4; count -= 4, x += 4 * usual) {
-#pragma GCC ivdep
+      REPLICATOR_VECTOR_LOOP
       for (std::int64_t j = 0; j < usual; ++j)
         lanes[j] = combine<kind>(
             combine<kind>(combine<kind>(combine<kind>(lanes[j], x[j]), x[usual + j]), x[2 * usual + j]), x[3 * usual + j]);
@@ -60,7 +60,7 @@ template <ReduceKind kind, class T>
   for (; count > 0; --count, x += width) {
     std::int64_t i = 0;
     for (; i + tile_group <= width; i += tile_group) {
-#pragma GCC ivdep
+      REPLICATOR_VECTOR_LOOP
       for (std::int64_t j = 0; j < tile_group; ++j) lanes[i + j] = combine<kind>(lanes[i + j], x[i + j]);
     }
     for (; i < width; ++i) lanes[i] = combine<kind>(lanes[i], x[i]);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu {
@@ -12,7 +13,7 @@ namespace replicator::detail::cpu {
 template <class T>
 void add_rows(T* y, const T* a, const T* b, std::int64_t count) {
   for (; count >= tile_group; count -= tile_group, y += tile_group, a += tile_group, b += tile_group) {
-#pragma GCC ivdep
+    REPLICATOR_VECTOR_LOOP
     for (std::int64_t i = 0; i < tile_group; ++i) y[i] = detail::plus(a[i], b[i]);
   }
   for (std::int64_t i = 0; i < count; ++i) y[i] = detail::plus(a[i], b[i]);

@@ -51,7 +51,7 @@ template <class From, class To>
   const std::byte* at = a.data;
   for (Stored<To>* const end = o + n; o != end; o += tile_group, at += a.step) {
     const auto* x = reinterpret_cast<const Stored<From>*>(at);
-#pragma GCC ivdep
+    REPLICATOR_VECTOR_LOOP
     for (std::int64_t j = 0; j < tile_group; ++j) o[j] = convert_element<From, To>(x[j]);
   }
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <replicator/core/layout.hpp>
+#include <replicator/core/processor.hpp>
 #include <replicator/core/shape.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 
@@ -76,9 +77,10 @@ inline void repeat_rows_baseline(float* to, const float* from, std::int64_t run,
   for (std::int64_t left = run - inside; count > 0; count -= left, to += left, ++from, left = run) {
     left = std::min(left, count);
     const float value = *from;
-    for (std::int64_t i = 0; i < left; i += tile_group)
-#pragma GCC ivdep
+    for (std::int64_t i = 0; i < left; i += tile_group) {
+      REPLICATOR_VECTOR_LOOP
       for (std::int64_t j = 0; j < tile_group; ++j) to[i + j] = value;
+    }
   }
 }
 #if defined(__x86_64__)

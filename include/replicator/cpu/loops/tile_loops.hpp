@@ -239,7 +239,11 @@ template <std::size_t index, class T>
   else return apply_binary<op>(a, b);
 }
 
-// ivdep says that `out` overlaps no other elements. With it, -O2 vectorises without a check at run time.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"  // for the names of warnings that another compiler does not have
+#pragma GCC diagnostic ignored "-Wunknown-warning-option"
+#pragma GCC diagnostic ignored "-Wpass-failed"  // clang does not vectorise integer division and power, and fma without instructions for it
+// `out` overlaps no other elements than those of its own place.
 template <std::size_t index, class T>
 [[gnu::always_inline]] inline void tile_loop(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c,
                                              std::int64_t n) {
@@ -249,7 +253,7 @@ template <std::size_t index, class T>
   const std::int64_t step_a = a.step, step_b = operands > 1 ? b.step : step_a, step_c = operands > 2 ? c.step : step_a;
   for (T* const end = o + n; o != end; o += tile_group, at_a += step_a, at_b += step_b, at_c += step_c) {
     const T *x = reinterpret_cast<const T*>(at_a), *y = reinterpret_cast<const T*>(at_b), *z = reinterpret_cast<const T*>(at_c);
-#pragma GCC ivdep
+    REPLICATOR_VECTOR_LOOP
     for (std::int64_t j = 0; j < tile_group; ++j) o[j] = apply_op<index>(x[j], y[j], z[j]);
   }
 }
@@ -266,6 +270,7 @@ template <std::size_t index, class T>
 [[REPLICATOR_AVX512]] void loop_avx512(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
   tile_loop<index, T>(out, a, b, c, n);
 }
+#pragma GCC diagnostic pop
 
 // Square roots need vectors: a plain loop of sqrt() does not vectorise, because sqrt may set errno. The vector types do not
 // depend on a template's parameter, because nvcc's front end refuses that.
