@@ -73,7 +73,7 @@ inline bool is_linear(const std::vector<OperandLoop>& loops) {
 
 namespace detail {
 // to[i] = from[(inside + i) / run] for i < count. Writes whole groups of 16, so up to 15 elements more.
-inline void repeat_rows_baseline(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
+[[gnu::always_inline]] inline void repeat_rows(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
   for (std::int64_t left = run - inside; count > 0; count -= left, to += left, ++from, left = run) {
     left = std::min(left, count);
     const float value = *from;
@@ -82,6 +82,12 @@ inline void repeat_rows_baseline(float* to, const float* from, std::int64_t run,
       for (std::int64_t j = 0; j < tile_group; ++j) to[i + j] = value;
     }
   }
+}
+inline void repeat_rows_baseline(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
+  repeat_rows(to, from, run, inside, count);
+}
+[[REPLICATOR_AVX2]] inline void repeat_rows_avx2(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
+  repeat_rows(to, from, run, inside, count);
 }
 #if defined(__x86_64__)
 // The same. Faster where `to` is aligned to 64 bytes, because then no store crosses a cache line.
@@ -97,8 +103,12 @@ inline void repeat_rows_baseline(float* to, const float* from, std::int64_t run,
   }
 }
 #else
-inline constexpr auto repeat_rows_avx512 = &repeat_rows_baseline;
+inline void repeat_rows_avx512(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
+  repeat_rows(to, from, run, inside, count);
+}
 #endif
+// By InstructionLevel.
+inline constexpr decltype(&repeat_rows_baseline) repeat_rows_loops[] = {&repeat_rows_baseline, &repeat_rows_avx2, &repeat_rows_avx512};
 }  // namespace detail
 
 // Presents a broadcast operand to tile loops, one stretch of the domain at a time. A pattern that repeats every 16 elements is
@@ -112,7 +122,7 @@ class BroadcastOperand {
     period_ = loops_.back().stride == 0 ? 1 : run_;
     stretch_ = repeats ? run_ * loops_[loops_.size() - 2].extent : run_;
     if (element_ == sizeof(float) && loops_.size() == 2 && loops_[0].stride == 1 && loops_[1].stride == 0 && run_ >= tile_group)
-      repeat_rows_ = instruction_level() == InstructionLevel::avx512 ? detail::repeat_rows_avx512 : detail::repeat_rows_baseline;
+      repeat_rows_ = detail::repeat_rows_loops[static_cast<std::size_t>(instruction_level())];
   }
 
   // Number of elements over which only one period of the operand is read. Tiles should end at multiples of it.
