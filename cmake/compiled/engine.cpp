@@ -3,6 +3,7 @@
 // single unit.
 #define REPLICATOR_TEMPLATE extern template
 #include "collectives.hpp"
+#include "elastic_job.hpp"
 #include "files.hpp"
 #include "job.hpp"
 #include "resolve.hpp"
