@@ -5,6 +5,7 @@
 #include "collectives.hpp"
 #include "elastic_job.hpp"
 #include "files.hpp"
+#include "graphs.hpp"
 #include "job.hpp"
 #include "resolve.hpp"
 #include "runtime.hpp"
