@@ -9,6 +9,7 @@
 #include "job.hpp"
 #include "resolve.hpp"
 #include "runtime.hpp"
+#include "safetensors.hpp"
 #include "see.hpp"
 #undef REPLICATOR_TEMPLATE
 

@@ -3,6 +3,7 @@
 #define REPLICATOR_TEMPLATE extern template
 #include "collectives.hpp"
 #include "job.hpp"
+#include "safetensors.hpp"
 #undef REPLICATOR_TEMPLATE
 
 #define REPLICATOR_TEMPLATE template
