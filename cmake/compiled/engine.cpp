@@ -3,10 +3,13 @@
 // single unit.
 #define REPLICATOR_TEMPLATE extern template
 #include "collectives.hpp"
+#include "elastic_job.hpp"
 #include "files.hpp"
+#include "graphs.hpp"
 #include "job.hpp"
 #include "resolve.hpp"
 #include "runtime.hpp"
+#include "safetensors.hpp"
 #include "see.hpp"
 #undef REPLICATOR_TEMPLATE
 

@@ -2,6 +2,8 @@
 // A unit of replicator::compiled: files.
 #define REPLICATOR_TEMPLATE extern template
 #include "collectives.hpp"
+#include "job.hpp"
+#include "safetensors.hpp"
 #undef REPLICATOR_TEMPLATE
 
 #define REPLICATOR_TEMPLATE template

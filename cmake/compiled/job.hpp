@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instantiates the rendezvous with the other processes of a job. Each header of this folder is a list of
-// REPLICATOR_TEMPLATE lines. The unit of the same name defines that as `template` and holds the code; units that call
-// it use `extern template`.
+// Instantiates jobs: the rendezvous with the other processes, and the thread that watches them. Each header of this
+// folder is a list of REPLICATOR_TEMPLATE lines. The unit of the same name defines that as `template` and holds the
+// code; units that call it use `extern template`.
 #pragma once
 
 #include <replicator/job/job.hpp>
@@ -13,5 +13,11 @@ namespace replicator::detail::transport {
 REPLICATOR_TEMPLATE detail::Membership detail::meet<>(const ProcessEnvironment&, const JobOptions&);
 REPLICATOR_TEMPLATE detail::Membership detail::meet_or_find_running_job<>(const ProcessEnvironment&, const JobOptions&);
 REPLICATOR_TEMPLATE ProcessEnvironment find_environment<>(const RendezvousOptions&);
+REPLICATOR_TEMPLATE Job::Job(detail::Membership, int, const std::string&, const JobOptions&);
+REPLICATOR_TEMPLATE std::vector<detail::Bytes> Job::exchange<>(std::span<const std::byte>, std::string_view);
+REPLICATOR_TEMPLATE void Job::abort<>(const std::string&, int);
+REPLICATOR_TEMPLATE void Job::suspect<>(int, const std::string&);
+REPLICATOR_TEMPLATE void Job::leave<>();
+REPLICATOR_TEMPLATE void Job::run<>();
 
 }  // namespace replicator::detail::transport

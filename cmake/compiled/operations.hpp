@@ -2,7 +2,7 @@
 // The operations that user files share with replicator::compiled.
 #pragma once
 
-#include <replicator/graph/layout_copy.hpp>
 #include <replicator/ops/ops.hpp>
+#include "graphs.hpp"
 
 #include <replicator/with/operations.hpp>

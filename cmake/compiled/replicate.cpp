@@ -2,3 +2,4 @@
 // A unit of replicator::compiled: what programs call besides their steps.
 #define REPLICATOR_TEMPLATE template
 #include "replicate.hpp"
+#include "safetensors.hpp"

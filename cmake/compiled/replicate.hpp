@@ -3,7 +3,6 @@
 #pragma once
 
 #include <replicator/io/event_file.hpp>
-#include <replicator/io/safetensors_file.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/deployment_flags.hpp>
 #include <replicator/replicate/report_signal.hpp>
@@ -16,11 +15,6 @@ namespace replicator {
 REPLICATOR_TEMPLATE void detail::take_flags(Deployment&, std::span<const char* const>);
 REPLICATOR_TEMPLATE void detail::take_only_flags(Deployment&, std::span<const char* const>);
 REPLICATOR_TEMPLATE std::string detail::help_of_flags<Deployment>();
-REPLICATOR_TEMPLATE void io::write_safetensors<>(const std::string&, std::vector<io::NamedTensor>, const std::map<std::string, std::string>&);
-REPLICATOR_TEMPLATE void io::write_safetensors<>(const std::string&, const std::map<std::string, AnyArray>&, const std::map<std::string, std::string>&);
-REPLICATOR_TEMPLATE std::vector<std::byte> io::safetensors_bytes<>(const std::string&, std::vector<io::NamedTensor>, const std::map<std::string, std::string>&);
-REPLICATOR_TEMPLATE io::Safetensors io::read_safetensors<>(const std::string&);
-REPLICATOR_TEMPLATE io::Safetensors io::read_safetensors<>(const std::string&, std::span<const std::byte>);
 REPLICATOR_TEMPLATE io::TensorBoardWriter::TensorBoardWriter(const std::string&, io::TensorBoardOptions);
 REPLICATOR_TEMPLATE const std::string& io::TensorBoardWriter::path<>() const;
 REPLICATOR_TEMPLATE void io::TensorBoardWriter::scalar<>(std::string_view, std::int64_t, double);

@@ -2,7 +2,7 @@
 // A unit of replicator::compiled: reports.
 #define REPLICATOR_TEMPLATE extern template
 #include "collectives.hpp"
-#include "operations.hpp"
+#include "graphs.hpp"
 #undef REPLICATOR_TEMPLATE
 
 #define REPLICATOR_TEMPLATE template

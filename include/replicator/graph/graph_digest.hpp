@@ -37,7 +37,8 @@ inline void hash_node(Hasher& hasher, const Graph& graph, const Node& node) {
 
 // The digest of a whole graph with its devices. The source lines do not count, so equal graphs of different replicas have
 // equal digests.
-inline Digest digest_of(const Graph& graph) {
+template <class = void>
+Digest digest_of(const Graph& graph) {
   Hasher hasher;
   for (const auto& node : graph.nodes()) {
     hash_node(hasher, graph, node);

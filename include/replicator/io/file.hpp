@@ -22,14 +22,11 @@
 #include <vector>
 
 #include <replicator/core/error.hpp>
+#include <replicator/io/input_file.hpp>
 
 namespace replicator::io {
 
 namespace detail {
-
-[[noreturn]] inline void fail(const std::string& path, const char* what) {
-  throw DataError{path + ": cannot " + what + ": " + std::strerror(errno)};
-}
 
 // 16 random hexadecimal digits. A process id would not do: ids repeat between containers.
 inline std::string random_name() {
@@ -41,47 +38,6 @@ inline std::string random_name() {
   std::snprintf(digits, sizeof digits, "%016" PRIx64, number);
   return digits;
 }
-
-// Owns a file descriptor.
-class File {
- public:
-  File(const std::string& path, int flags, const char* what) : File{path, flags, what, path} {}
-  // `named`: the path as the user wrote it, for errors.
-  File(const std::string& path, int flags, const char* what, const std::string& named) : fd_{::open(path.c_str(), flags | O_CLOEXEC, 0666)} {
-    if (fd_ < 0) fail(named, what);
-  }
-  explicit File(int fd) : fd_{fd} {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() { ::close(fd_); }
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-// "a folder", for messages.
-inline const char* kind_of_file(const struct stat& status) {
-  if (S_ISDIR(status.st_mode)) return "a folder";
-  if (S_ISLNK(status.st_mode)) return "a symbolic link";
-  if (S_ISFIFO(status.st_mode)) return "a named pipe";
-  return S_ISREG(status.st_mode) ? "a regular file" : "a device";
-}
-
-// Opens a regular file for reading. Refuses all else, and does not wait for the writer of a named pipe.
-class InputFile : public File {
- public:
-  explicit InputFile(const std::string& path) : File{path, O_RDONLY | O_NONBLOCK, "open for reading"} {
-    struct stat status {};
-    if (::fstat(fd(), &status) != 0) fail(path, "stat");
-    if (!S_ISREG(status.st_mode)) throw DataError{path + ": must be a regular file, and is " + kind_of_file(status)};
-    size_ = static_cast<std::size_t>(status.st_size);
-  }
-  std::size_t size() const { return size_; }
-
- private:
-  std::size_t size_ = 0;
-};
 
 inline void write_all(const std::string& path, int fd, std::span<const std::byte> data) {
   while (!data.empty()) {

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 #include <replicator/core/error.hpp>
-#include <replicator/io/file.hpp>
+#include <replicator/io/input_file.hpp>
 #include <span>
 #include <string>
 #include <utility>

@@ -46,6 +46,7 @@ class Job {
   // or which address was tried. Throws BuildError when the processes contradict each other, or differ in their job tokens.
   explicit Job(const ProcessEnvironment& environment = {}, const JobOptions& options = {});
   // A job of processes that have met already.
+  template <class = void>
   Job(detail::Membership membership, int rank, const std::string& interface, const JobOptions& options);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -69,14 +70,17 @@ class Job {
   // All-gather: result[p] is process p's contribution. Every process calls it in the same order with the same `what`, which
   // errors name. Throws CommunicationError when the job is aborted, when a process has left, asks for another exchange, or
   // does not come within options.exchange_deadline.
+  template <class = void>
   std::vector<detail::Bytes> exchange(std::span<const std::byte> mine, std::string_view what = "exchange");
   void barrier(std::string_view what = "barrier") { exchange({}, what); }
 
   // Ends the job on every process with this sentence. The first failure wins. Returns when a verdict is known here, at the
   // latest after dead_after. It may be another verdict: see failure().
+  template <class = void>
   void abort(const std::string& message, int culprit);
   // Reports, without waiting, that `process` seems broken (a failed endpoint, say). The job is aborted with `why` unless a
   // better explanation arrives within options.grace.
+  template <class = void>
   void suspect(int process, const std::string& why);
   // For a caller that cannot continue without `process`: suspects it, waits, and throws the verdict.
   [[noreturn]] void give_up_on(int process, const std::string& why);
@@ -126,6 +130,7 @@ class Job {
 
   // Waits until every process has called it, then disconnects. A process that dies ends the wait with an error. Call it
   // after everything that communicates is gone. Throws CommunicationError when the job is aborted.
+  template <class = void>
   void leave();
 
  private:
@@ -165,6 +170,7 @@ class Job {
   template <class Predicate>
   std::string those(Predicate awaited) const;
   void wake_thread();
+  template <class = void>
   void run();
   void pause(Lock& lock);
   void listen(Peer& peer, int from, Clock::time_point now);

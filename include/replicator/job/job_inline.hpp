@@ -17,7 +17,8 @@ namespace replicator::detail::transport {
 inline Job::Job(const ProcessEnvironment& environment, const JobOptions& options)
     : Job{detail::meet(environment, options), environment.rank, environment.interface, options} {}
 
-inline Job::Job(detail::Membership membership, int rank, const std::string& interface, const JobOptions& options)
+template <class>
+Job::Job(detail::Membership membership, int rank, const std::string& interface, const JobOptions& options)
     : options_{options}, rank_{rank}, token_{membership.token}, processes_{std::move(membership.processes)} {
   if (size() == 1) return;
   if (!interface.empty()) interface_ = detail::addresses_of(interface).front().interface;
@@ -59,7 +60,8 @@ inline Job::~Job() {
   thread_.join();
 }
 
-inline std::vector<detail::Bytes> Job::exchange(std::span<const std::byte> mine, std::string_view what) {
+template <class>
+std::vector<detail::Bytes> Job::exchange(std::span<const std::byte> mine, std::string_view what) {
   check();
   detail::Bytes blob{mine.begin(), mine.end()};
   if (size() == 1) return {std::move(blob)};
@@ -79,7 +81,8 @@ inline std::vector<detail::Bytes> Job::exchange(std::span<const std::byte> mine,
   return result;
 }
 
-inline void Job::abort(const std::string& message, int culprit) {
+template <class>
+void Job::abort(const std::string& message, int culprit) {
   Lock lock{mutex_};
   if (is_hub()) {
     declare(message, culprit);
@@ -94,7 +97,8 @@ inline void Job::abort(const std::string& message, int culprit) {
   adopt(message, culprit);
 }
 
-inline void Job::suspect(int process, const std::string& why) {
+template <class>
+void Job::suspect(int process, const std::string& why) {
   const Lock lock{mutex_};
   if (size() == 1 || aborted()) return;
   if (!is_hub()) {
@@ -133,7 +137,8 @@ inline void Job::unhook(std::uint64_t id) {
   hooks_.erase(id);
 }
 
-inline void Job::leave() {
+template <class>
+void Job::leave() {
   Lock lock{mutex_};
   check();
   if (size() == 1 || farewell_) return;

@@ -12,7 +12,8 @@
 namespace replicator::detail::transport {
 
 // The loop of the thread. It sleeps until a frame arrives, the program wakes it, or a timeout is due.
-inline void Job::run() {
+template <class>
+void Job::run() {
   Lock lock{mutex_};
   while (!stop_) {
     pause(lock);

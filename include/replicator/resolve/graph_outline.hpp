@@ -90,7 +90,8 @@ inline std::string details_of(const Node& node) {
   return text;
 }
 
-inline GraphOutline outline_of(const Graph& graph) {
+template <class = void>
+GraphOutline outline_of(const Graph& graph) {
   const auto uniformity = analyse_uniformity(graph);
   GraphOutline outline{graph.replica(), {}};
   for (std::uint32_t i = 0; i < graph.nodes().size(); ++i) {
@@ -216,7 +217,8 @@ inline std::string assigned_differently(const GraphOutline& a, const GraphOutlin
 }
 
 // The same for the graphs of one process, as a whole sentence.
-inline std::string difference_of_replicas(std::span<const Graph* const> graphs) {
+template <class = void>
+std::string difference_of_replicas(std::span<const Graph* const> graphs) {
   if (graphs.size() < 2) return {};
   const auto first = outline_of(*graphs[0]);
   for (const auto* graph : graphs.subspan(1)) {

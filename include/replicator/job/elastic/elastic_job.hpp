@@ -45,24 +45,8 @@ class ElasticJob {
  public:
   // Meets the other processes, as Job does. `admission`: the conditions for processes that come back. `arbiter`: a folder that
   // all hosts share, see FolderArbiter; empty: none.
-  ElasticJob(const ProcessEnvironment& environment, const JobOptions& options, Admission admission = {}, std::string arbiter = {})
-      : environment_{environment}, options_{options}, admission_{std::move(admission)}, arbiter_{std::move(arbiter)} {
-    if (environment.world_size == 1) {
-      job_ = std::make_shared<Job>(environment, options);
-      return;
-    }
-    auto membership = detail::meet_or_find_running_job(environment, options);
-    if (membership.going_on) {
-      applicant_.emplace(environment, options, admission_.identity, std::move(membership));
-      environment_.listener.reset();
-      applicant_->ask();
-      job_ = std::make_shared<Job>();
-      return;
-    }
-    job_ = std::make_shared<Job>(std::move(membership), environment.rank, environment.interface, options);
-    regroup_.emplace(*job_, environment, options, arbiter_);
-    start();
-  }
+  template <class = void>
+  ElasticJob(const ProcessEnvironment& environment, const JobOptions& options, Admission admission = {}, std::string arbiter = {});
   ElasticJob(const ElasticJob&) = delete;
   ElasticJob& operator=(const ElasticJob&) = delete;
   ~ElasticJob() {
@@ -94,39 +78,15 @@ class ElasticJob {
   bool outside() const { return applicant_.has_value(); }
   // Waits until the job is at a place where a process with this wish can continue. Returns the state that hand_over got
   // there. Throws as AdmissionClient does.
-  detail::Bytes enter(const detail::Bytes& wish) {
-    detail::Bytes state;
-    regroup_.emplace(applicant_->enter(wish, state, arbiter_));
-    job_ = met(regroup_->again());
-    newcomer_ = environment_.rank;
-    newest_ = regroup_->rank();
-    applicant_.reset();
-    start();
-    return state;
-  }
+  template <class = void>
+  detail::Bytes enter(const detail::Bytes& wish);
 
   // True on the first process of the job while a process waits outside. Any thread may call it.
   bool somebody_waits() const { return waits_.load(std::memory_order_relaxed); }
   // For the first process. Sends state() to a waiting process whose wish fits. Returns nothing where there is none, or it
   // does not take the state. After an offer all processes must call decide.
-  std::optional<AdmissionOffer> hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<detail::Bytes()>& state) {
-    std::optional<detail::AdmissionRequest> request;
-    std::uint64_t life = 0;
-    {
-      const std::scoped_lock lock{mutex_};
-      if (!between_) request = admission_server_->take(fits, regroup_->survivors());
-      if (!request) return {};
-      life = regroup_->survivors().life(request->who.rank) + 1;
-    }
-    if (!detail::hand_over(*request, state(), options_, [job = job()] { return job->aborted(); })) {
-      detail::WaitReport::say("not taken in: " + request->name() + " did not take what it was given");
-      return {};
-    }
-    const std::scoped_lock lock{mutex_};
-    AdmissionOffer offer{static_cast<int>(request->who.rank), life, request->regroup_address, request->name()};
-    request_ = std::move(request);
-    return offer;
-  }
+  template <class = void>
+  std::optional<AdmissionOffer> hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<detail::Bytes()>& state);
   // Calls `agree`, an exchange in which all processes learn of the offer, if any. They then expect that process at their
   // next rendezvous, which may come through after() or through a loss. Until all know the offer, nobody acts on a loss.
   template <class Agree>
@@ -181,22 +141,8 @@ class ElasticJob {
   }
 
   // --- the thread ----------------------------------------------------------------------------------------------------------
-  void follow() {
-    try {
-      for (auto job = this->job(); await_end(*job);) {
-        job = next(*job);
-        const std::scoped_lock lock{mutex_};
-        job_ = job;
-        newest_ = regroup_->rank_of(newcomer_);
-        between_ = false;
-        changed_.notify_all();
-      }
-    } catch (...) {
-      const std::scoped_lock lock{mutex_};
-      end_ = std::current_exception();
-      changed_.notify_all();
-    }
-  }
+  template <class = void>
+  void follow();
   // Waits for the end of the job. Returns false when this object is being destroyed.
   bool await_end(Job& job) {
     const auto hook = job.on_abort([this] { wake(); });
@@ -300,5 +246,75 @@ class ElasticJob {
   FileDescriptor wakeup_;
   std::thread thread_;
 };
+
+template <class>
+ElasticJob::ElasticJob(const ProcessEnvironment& environment, const JobOptions& options, Admission admission, std::string arbiter)
+    : environment_{environment}, options_{options}, admission_{std::move(admission)}, arbiter_{std::move(arbiter)} {
+  if (environment.world_size == 1) {
+    job_ = std::make_shared<Job>(environment, options);
+    return;
+  }
+  auto membership = detail::meet_or_find_running_job(environment, options);
+  if (membership.going_on) {
+    applicant_.emplace(environment, options, admission_.identity, std::move(membership));
+    environment_.listener.reset();
+    applicant_->ask();
+    job_ = std::make_shared<Job>();
+    return;
+  }
+  job_ = std::make_shared<Job>(std::move(membership), environment.rank, environment.interface, options);
+  regroup_.emplace(*job_, environment, options, arbiter_);
+  start();
+}
+
+template <class>
+detail::Bytes ElasticJob::enter(const detail::Bytes& wish) {
+  detail::Bytes state;
+  regroup_.emplace(applicant_->enter(wish, state, arbiter_));
+  job_ = met(regroup_->again());
+  newcomer_ = environment_.rank;
+  newest_ = regroup_->rank();
+  applicant_.reset();
+  start();
+  return state;
+}
+
+template <class>
+std::optional<AdmissionOffer> ElasticJob::hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<detail::Bytes()>& state) {
+  std::optional<detail::AdmissionRequest> request;
+  std::uint64_t life = 0;
+  {
+    const std::scoped_lock lock{mutex_};
+    if (!between_) request = admission_server_->take(fits, regroup_->survivors());
+    if (!request) return {};
+    life = regroup_->survivors().life(request->who.rank) + 1;
+  }
+  if (!detail::hand_over(*request, state(), options_, [job = job()] { return job->aborted(); })) {
+    detail::WaitReport::say("not taken in: " + request->name() + " did not take what it was given");
+    return {};
+  }
+  const std::scoped_lock lock{mutex_};
+  AdmissionOffer offer{static_cast<int>(request->who.rank), life, request->regroup_address, request->name()};
+  request_ = std::move(request);
+  return offer;
+}
+
+template <class>
+void ElasticJob::follow() {
+  try {
+    for (auto job = this->job(); await_end(*job);) {
+      job = next(*job);
+      const std::scoped_lock lock{mutex_};
+      job_ = job;
+      newest_ = regroup_->rank_of(newcomer_);
+      between_ = false;
+      changed_.notify_all();
+    }
+  } catch (...) {
+    const std::scoped_lock lock{mutex_};
+    end_ = std::current_exception();
+    changed_.notify_all();
+  }
+}
 
 }  // namespace replicator::detail::transport

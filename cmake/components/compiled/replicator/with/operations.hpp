@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations among these instantiations. The units of replicator::compiled include this part of instantiations.hpp
-// alone.
+// The operations of ops/ among these instantiations.
 
 namespace replicator {
 
-REPLICATOR_TEMPLATE struct AnyOperation::Model<Map>;
-REPLICATOR_TEMPLATE struct AnyOperation::Model<Reduce>;
 REPLICATOR_TEMPLATE struct AnyOperation::Model<Reshape>;
 REPLICATOR_TEMPLATE struct AnyOperation::Model<StopGradient>;
 REPLICATOR_TEMPLATE struct AnyOperation::Model<Moments>;
@@ -35,10 +32,7 @@ REPLICATOR_TEMPLATE struct AnyOperation::Model<AdamUpdate>;
 REPLICATOR_TEMPLATE struct AnyOperation::Model<Sigmoid>;
 REPLICATOR_TEMPLATE struct AnyOperation::Model<Softplus>;
 REPLICATOR_TEMPLATE struct AnyOperation::Model<SigmoidCrossEntropy>;
-REPLICATOR_TEMPLATE struct AnyOperation::Model<detail::LayoutCopy>;
 
-REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Map);
-REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Reduce);
 REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Reshape);
 REPLICATOR_TEMPLATE AnyOperation::AnyOperation(StopGradient);
 REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Moments);
@@ -68,6 +62,14 @@ REPLICATOR_TEMPLATE AnyOperation::AnyOperation(AdamUpdate);
 REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Sigmoid);
 REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Softplus);
 REPLICATOR_TEMPLATE AnyOperation::AnyOperation(SigmoidCrossEntropy);
-REPLICATOR_TEMPLATE AnyOperation::AnyOperation(detail::LayoutCopy);
+
+REPLICATOR_TEMPLATE std::vector<AnyTensor> Slice::gradient<>(const GradientContext&) const;
+REPLICATOR_TEMPLATE std::vector<AnyTensor> Pad::gradient<>(const GradientContext&) const;
+REPLICATOR_TEMPLATE AnyTensor Pad::sum<>(Graph&, std::span<const AnyTensor>, Location);
+REPLICATOR_TEMPLATE std::vector<AnyTensor> Concat::gradient<>(const GradientContext&) const;
+REPLICATOR_TEMPLATE std::vector<AnyTensor> detail::Attention::expand<>(const ExpansionContext&) const;
+REPLICATOR_TEMPLATE std::vector<AnyTensor> detail::Attention::gradient<>(const GradientContext&) const;
+REPLICATOR_TEMPLATE std::vector<AnyTensor> detail::AttentionGradient::expand<>(const ExpansionContext&) const;
+REPLICATOR_TEMPLATE std::vector<AnyTensor> detail::AttentionGradient::gradient<>(const GradientContext&) const;
 
 }  // namespace replicator
