@@ -267,8 +267,12 @@ template <class>
 void Graph::refuse_foreign(const std::string& what, const AnyTensor& tensor) {
   std::string origin;
   if (tensor) {
-    const auto& line = tensor.graph().node(tensor.value()).where;
-    origin = " (" + tensor.graph().name(tensor.value().node) + (*line.file ? " at " + line.text() : "") + ")";
+    try {
+      const auto& line = tensor.graph().node(tensor.value()).where;
+      origin = " (" + tensor.graph().name(tensor.value().node) + (*line.file ? " at " + line.text() : "") + ")";
+    } catch (const detail::GraphIsGone& error) {
+      throw detail::GraphIsGone{what + ": " + error.what()};
+    }
   }
   throw BuildError{what + ": a tensor of another replica's graph was used, or of an earlier trace" + origin +
                    "; every step_fn must use only its own arguments, and ask for its variables by name"};
