@@ -167,7 +167,7 @@ void require_variables(const ReplicaContext& replica, const std::vector<Variable
     throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() +
                      " found no trainable variable of " + std::string{name_of(dtype_of<T>)} + ", the loss's type, that this step has read: " +
                      "make one with replica.variable<T>(...) or a layer of rp::nn, or cast the loss to the variables' type " +
-                     "(float32 for layers of bfloat16)"};
+                     "(float32 for layers of bfloat16); if the variables are those of a scope, check its name"};
 }
 
 // Throws BuildError without variables, or if one is not mirrored.
