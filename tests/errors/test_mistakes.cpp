@@ -15,6 +15,7 @@
 #include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/movement/slice.hpp>
 #include <replicator/ops/movement/transpose.hpp>
+#include <replicator/ops/normalisation.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/ops/stop_gradient.hpp>
@@ -54,19 +55,41 @@ Mistake mistake(Step step) {
 
 TEST_CASE("operators on shapes that do not broadcast name both and the line") {
   const auto found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)(x + y); });
-  CHECK(found.message == "replica 1: elementwise operation at " + found.line +
+  CHECK(found.message == "replica 1: operator+ at " + found.line +
                              ": found float32[4, 2] and float32[3], whose shapes cannot be broadcast together: make the extents equal or 1");
 }
 
 TEST_CASE("map tells the line of its call") {
   const auto found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)map([](auto a, auto b) { return a * b; }, x, y); });
-  CHECK(found.message == "replica 1: elementwise operation at " + found.line +
+  CHECK(found.message == "replica 1: map at " + found.line +
                              ": found float32[4, 2] and float32[3], whose shapes cannot be broadcast together: make the extents equal or 1");
 }
 
-TEST_CASE("select of shapes that do not broadcast") {
-  const auto found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)select(x < x, x, y); });
-  CHECK_THAT(found.message, Catch::Contains(" at " + found.line + ": found bool[4, 2] and float32[4, 2] and float32[3]"));
+TEST_CASE("elementwise operations on shapes that do not broadcast name themselves") {
+  const std::string found_both = ": found float32[4, 2] and float32[3], whose shapes cannot be broadcast together: make the extents equal or 1";
+  auto found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)select(x < x, x, y); });
+  CHECK(found.message == "replica 1: select at " + found.line +
+                             ": found bool[4, 2] and float32[4, 2] and float32[3], whose shapes cannot be broadcast together: make the extents equal or 1");
+  found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)select(x < x, 0, y); });
+  CHECK_THAT(found.message, Catch::StartsWith("replica 1: select at " + found.line + ": found bool[4, 2] and float32[3]"));
+  found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)select(x < x, y, 0); });
+  CHECK_THAT(found.message, Catch::StartsWith("replica 1: select at " + found.line + ": found bool[4, 2] and float32[3]"));
+  found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)minimum(x, y); });
+  CHECK(found.message == "replica 1: minimum at " + found.line + found_both);
+  found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)maximum(x, y); });
+  CHECK(found.message == "replica 1: maximum at " + found.line + found_both);
+  found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)pow(x, y); });
+  CHECK(found.message == "replica 1: pow at " + found.line + found_both);
+  found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)(x <= y); });
+  CHECK(found.message == "replica 1: operator<= at " + found.line + found_both);
+  found = mistake([](T x, T y, Where& at) { at = Where::current(), x *= y; });
+  CHECK(found.message == "replica 1: operator*= at " + found.line + found_both);
+  found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)(cast<std::int32_t>(x) % cast<std::int32_t>(y)); });
+  CHECK_THAT(found.message, Catch::StartsWith("replica 1: operator% at " + found.line));
+  found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)(x > 0 && y > 0); });
+  CHECK_THAT(found.message, Catch::StartsWith("replica 1: operator&& at " + found.line));
+  found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)normalise(x, {x, x}, y, y); });
+  CHECK(found.message == "replica 1: normalise at " + found.line + ": found float32[3] and float32[4, 2], whose shapes cannot be broadcast together: make the extents equal or 1");
 }
 
 TEST_CASE("a product of matrices that do not fit names both shapes and the line") {
@@ -261,9 +284,26 @@ TEST_CASE("a tensor of another replica's graph") {
   const auto found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)(x + stranger); });
   CHECK_THAT(
       found.message,
-      Catch::Contains(" at " + found.line +
+      Catch::Contains("operator+ at " + found.line +
                       ": a tensor of another replica's graph was used, or of an earlier trace (replica0/input#0); every step_fn must use only its own arguments, "
                       "and ask for its variables by name"));
+}
+
+TEST_CASE("a tensor of a trace that is over, or whose graph is gone, names the operation that uses it") {
+  const auto one_input = [](Graph& graph) { return T{graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4, 2}}}, {}, {}}))}; };
+  Graph over{0, 2};
+  const T kept = one_input(over);
+  over.set_complete();
+  auto found = mistake([&](T, T, Where& at) { at = Where::current(), (void)exp(kept); });
+  CHECK_THAT(found.message, Catch::StartsWith("exp at " + found.line + ": a tensor of another replica's graph was used, or of an earlier trace (replica0/input#0)"));
+  const T gone = [&] {
+    Graph graph{0, 2};
+    return one_input(graph);
+  }();
+  found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)(gone * x); });
+  CHECK_THAT(found.message, Catch::StartsWith("operator* at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
+  found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)(x - gone); });
+  CHECK_THAT(found.message, Catch::StartsWith("operator- at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
 }
 
 TEST_CASE("a tensor taken for one of another type") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What minimize says on stderr: a second update of a variable in one step, and replica-local variables that it leaves out.
+// What minimize says on stderr: a second update of a variable in one step, and replica-local variables that it leaves out, and
+// shapes that broadcast by mistake.
 #include <catch2/catch.hpp>
 
 #include <source_location>
@@ -9,7 +10,12 @@
 #include <replicator/nn/optimizers/local.hpp>
 #include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/nn/optimizers/sharded.hpp>
+#include <replicator/ops/matmul.hpp>
+#include <replicator/ops/movement/broadcast_to.hpp>
+#include <replicator/ops/movement/reshape.hpp>
+#include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/ops/stop_gradient.hpp>
 
 #include "../support/evaluate.hpp"
 #include "../support/told.hpp"
@@ -116,6 +122,57 @@ TEST_CASE("replica-local variables without a gradient, marked as untrained or ke
     descent.minimize(replica, rp::mean(nn::batch_norm(replica, trained, "fixed", {.training = false})));
   });
   CHECK(norm == "");
+}
+
+namespace {
+// x [8, 1] of the input through a weight, and noise [8].
+Tensor predicted(rp::ReplicaContext& replica) {
+  const auto w = replica.variable<float>("w", {1, 1}, rp::Initializer::ones());
+  return rp::matmul(Tensor{rp::test::input(replica, {rp::DType::float32, {8, 1}}, 0)}, w.read());
+}
+}  // namespace
+
+TEST_CASE("a loss that subtracts [n, 1] and [n] is told with both lines, the shapes and what to do") {
+  std::source_location difference, minimised;
+  const auto step = [&](rp::ReplicaContext& replica) {
+    const Tensor x = predicted(replica), noise = rp::normal(replica, {8});
+    difference = std::source_location::current();
+    const Tensor d = x - noise;
+    minimised = std::source_location::current(), descent.minimize(replica, rp::mean(d * d));
+  };
+  CHECK(said(step) == "replicator: the loss minimised at " + rp::Location{minimised}.text() +
+                          " has the difference of float32[8, 1] and float32[8] at test_minimize_warnings.cpp:" + std::to_string(difference.line() + 1) +
+                          ", which broadcast to [8, 8], all pairs of their elements. Give both the same shape by rp::reshape; "
+                          "if all pairs are meant, reshape [8] to [1, 8]\n");
+  CHECK(said(step, 1).empty());
+  const auto formula = said([](rp::ReplicaContext& replica) {
+    const Tensor y{rp::test::input(replica, {rp::DType::float32, {8}}, 1)};
+    descent.minimize(replica, rp::mean(rp::map([](auto a, auto b) { return pow(tanh(a) - tanh(b), 2); }, predicted(replica), y)));
+  });
+  CHECK_THAT(formula, Catch::Contains("the difference of float32[8, 1] and float32[8] at "));
+}
+
+TEST_CASE("shapes that broadcast on purpose are not told") {
+  const auto quiet = [](auto other) {
+    return said([&](rp::ReplicaContext& replica) {
+      const Tensor x = predicted(replica), y{rp::test::input(replica, {rp::DType::float32, {8}}, 1)};
+      descent.minimize(replica, rp::mean(other(replica, x, y)));
+    });
+  };
+  using Context = rp::ReplicaContext&;
+  CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{x - rp::reshape(y, {8, 1})}; }) == "");
+  CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{x - rp::reshape(y, {1, 8})}; }) == "");  // as the warning says
+  CHECK(quiet([](Context, Tensor x, Tensor) { return Tensor{x - rp::reshape(x, {8})}; }) == "");
+  CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{x * y}; }) == "");
+  CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{x - rp::mean(y)}; }) == "");
+  CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{rp::broadcast_to(x, {8, 8}) - y}; }) == "");
+  CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{rp::squeeze(x, 1) - y}; }) == "");
+  CHECK(quiet([](Context replica, Tensor x, Tensor) {
+          return Tensor{x - replica.variable<float>("centres", {8}, rp::Initializer::ones()).read()};
+        }) == "");
+  CHECK(quiet([](Context, Tensor x, Tensor y) {
+          return Tensor{x * rp::stop_gradient(Tensor{rp::test::input(x.graph(), {rp::DType::float32, {8, 1}}, 2)} - y)};
+        }) == "");
 }
 
 }  // namespace test_minimize_warnings

@@ -15,6 +15,7 @@ using namespace replicator;
 using namespace replicator::detail;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 
 namespace {
 
@@ -164,6 +165,22 @@ TEST_CASE("attention of what does not fit names all shapes, the line and what mu
   for (const Shape& larger : {Shape{4, 5}, Shape{3, 1, 3, 5}})
     CHECK_THROWS_WITH(attention(of({1, 4}), of({5, 4}), of({5, 2}), hiding(larger)), Contains("does not broadcast to their products float32[1, 5]"));
   CHECK(attention(of({2, 3, 4}), of({2, 5, 4}), of({2, 5, 6}), hiding({3, 1})).shape() == Shape{2, 3, 6});
+  for (const Shape& batch : {Shape{3, 5, 4}, Shape{2, 3, 5, 4}})
+    CHECK_THROWS_WITH(attention(of({2, 3, 4}), of(batch), of({2, 5, 4})),
+                      Contains("attention at test_attention.cpp:") && Contains("axes before the last two cannot be broadcast together"));
+  CHECK_THROWS_WITH(attention(of({2, 3, 4}), of({2, 5, 4}), of({3, 5, 4})),
+                    Contains("attention at test_attention.cpp:") && Contains("axes before the last two cannot be broadcast together"));
+}
+
+TEST_CASE("a mask of keys without axes for heads and queries is refused with the shape that it should have") {
+  Graph graph;
+  const Tensor<float> x{input(graph, {DType::float32, {6, 2, 5, 4}}, 0)};  // [N, heads, T, D]
+  const auto attend = [&](Shape mask) { return attention(x, x, x, {.mask = Tensor<bool>{input(graph, {DType::boolean, mask}, 1)}}); };
+  CHECK_THROWS_WITH(attend({6, 5}), Contains("replica 0: attention at test_attention.cpp:") &&
+                                        EndsWith(": a mask bool[6, 5] does not broadcast to their products float32[6, 2, 5, 5]; rp::reshape it to [6, 1, 1, 5]"));
+  CHECK_THROWS_WITH(attend({7, 5}), Contains("attention at test_attention.cpp:") &&
+                                        EndsWith(": a mask bool[7, 5] does not broadcast to their products float32[6, 2, 5, 5]"));
+  CHECK(attend({6, 1, 1, 5}).shape() == x.shape());
 }
 
 }  // namespace test_attention

@@ -106,7 +106,7 @@ TEST_CASE("a comparison of shapes that do not broadcast names both and the line,
   const Tensor<float> a{input(graph, {DType::float32, {4, 2}}, 0)}, b{input(graph, {DType::float32, {3}}, 1)};
   const auto compare = [&] { return a < b; };
   const std::string line = std::to_string(__LINE__ - 1);
-  CHECK_THROWS_WITH(compare(), "replica 1: elementwise operation at test_elementwise.cpp:" + line +
+  CHECK_THROWS_WITH(compare(), "replica 1: operator< at test_elementwise.cpp:" + line +
                                    ": found float32[4, 2] and float32[3], whose shapes cannot be broadcast together: make the extents equal or 1");
   auto z = a;
   CHECK_THROWS_WITH(z += b, Catch::Contains("test_elementwise.cpp:" + std::to_string(__LINE__)));

@@ -268,7 +268,8 @@ TEST_CASE("movement says what does not fit, and where") {
   CHECK_THROWS_WITH(slice_axis(x, 2, 0), Contains("asked for axis 2"));
   CHECK_THROWS_WITH(split<2>(x), Contains("split at test_movement.cpp:") && Contains("2 equal parts of axis 1 of float32[2, 3]: take a number that divides"));
   CHECK_THROWS_WITH(squeeze(x, 1), Contains("squeeze at test_movement.cpp:") && Contains("not of extent 1"));
-  CHECK_THROWS_WITH(broadcast_to(x, {3, 3}), Contains("map at test_movement.cpp:"));
+  CHECK_THROWS_WITH(broadcast_to(x, {3, 3}), Contains("replica 0: broadcast_to at test_movement.cpp:") &&
+                                                 Contains("asked for the shape [3, 3], found float32[2, 3]: from the last axis on, each extent must be 1 or that of the shape"));
 }
 
 TEST_CASE("a step beyond the end takes the first element, however far it goes") {

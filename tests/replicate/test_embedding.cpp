@@ -90,7 +90,7 @@ TEST_CASE("an index outside ends the step with the replica, the line and the ind
     for (auto [loss] : train.steps(2)) (void)loss;
     const AnyArray before = repl.value("words.weight");
     const auto message = test::error_of([&] { (void)train.step(); });
-    CHECK(message == "replica 1: gather at " + line +
+    CHECK(message == "replica 1: embedding \"words\" at " + line +
                          ": the index 9 at [1] of the indices int32[3] lies outside of axis 0 of float32[5, 4]: "
                          "indices count from 0 and must be below 5");
     CHECK(std::memcmp(before.data(), repl.value("words.weight").data(), before.size_bytes()) == 0);

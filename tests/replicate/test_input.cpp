@@ -182,13 +182,43 @@ TEST_CASE("an exception of the program that is derived from DataError keeps its 
   CHECK_THAT(test::told(folder, [&] { CHECK_THROWS_AS(repl.replicate(torn, total), Torn); }), Catch::Contains("of the input of replica 0") && Catch::EndsWith("threw: page 7\n"));
 }
 
-TEST_CASE("an empty input names its replica") {
+TEST_CASE("an empty input names its replica and the line of replicate") {
   Replicator repl{on_devices(3, 2)};
-  CHECK(error_of([&] {
-          repl.replicate(
-              [](const InputContext& ctx) { return std::vector<Array<float>>(ctx.replica() == 2 ? 0 : 4, number(1)); },
-              total);
-        }) == "the input of replica 2 is empty: give it at least one element");
+  const auto input_fn = [](const InputContext& ctx) { return std::vector<Array<float>>(ctx.replica() == 2 ? 0 : 4, number(1)); };
+  std::source_location line;
+  const auto message = error_of([&] { line = std::source_location::current(), repl.replicate(input_fn, total); });
+  CHECK(message == "the input of replica 2, given to replicate at " + Location{line}.text() +
+                       ", is empty: input_fn must give every replica at least one element. Check that its source has items, "
+                       "and with shard() and epochs() at least as many as there are replicas");
+}
+
+TEST_CASE("an error of input_fn names its replica and the line of replicate") {
+  Replicator repl{on_devices(3, 1)};
+  const auto input_fn = [](const InputContext& ctx) { return std::vector<Array<float>>(ctx.replica_batch(7), number(1)); };
+  std::source_location line;
+  const auto message = error_of([&] { line = std::source_location::current(), repl.replicate(input_fn, total); });
+  CHECK(message ==
+        "a batch of 7 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3 (the input_fn of replica 0, given to "
+        "replicate at " +
+            Location{line}.text() + ")");
+}
+
+TEST_CASE("an error without a line in step_fn names the replica and the line of replicate, one with a line stays as it is") {
+  Replicator repl{on_devices(2, 1)};
+  const auto numbers = [](const InputContext&) { return std::vector<Array<float>>(2, number(1)); };
+  std::source_location line;
+  const auto of = [&](auto step_fn) {
+    return error_of([&] { line = std::source_location::current(), repl.replicate(numbers, step_fn); });
+  };
+  const auto no_axis = of([](ReplicaContext&, Tensor<float> x) { return x * static_cast<float>(x.shape()[1]); });
+  CHECK(no_axis == "asked for axis 1 of the shape [], which has 0: axes count from 0, or from -1 at the end (in the step_fn given to replicate at " +
+                       Location{line}.text() + ", traced for replica 0)");
+  std::source_location there;
+  const auto located = of([&](ReplicaContext&, Tensor<float> x) {
+    there = std::source_location::current();
+    return sum(x, 1);
+  });
+  CHECK(located == "sum at test_input.cpp:" + std::to_string(there.line() + 1) + ": the axis 1 does not exist in the shape []");
 }
 
 TEST_CASE("a batch that the replicas do not divide, and a replica that does not exist, are refused") {

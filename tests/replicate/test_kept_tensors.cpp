@@ -11,6 +11,8 @@
 
 #include <replicator/replicator.hpp>
 
+#include "../support/errors.hpp"
+
 namespace test_kept_tensors {
 
 namespace rp = replicator;
@@ -86,22 +88,32 @@ TEST_CASE("the message names what was kept, with the lines of its origin and its
     used = std::source_location::current(), x = rp::exp(kept[0]);
     return x;
   });
-  CHECK_THAT(text, Catch::StartsWith("map at " + rp::Location{used}.text() + ": " + foreign + " (replica0/fc.weight at " +
+  CHECK_THAT(text, Catch::StartsWith("exp at " + rp::Location{used}.text() + ": " + foreign + " (replica0/fc.weight at " +
                                      rp::Location{made}.text() + "); every step_fn must use only its own arguments"));
 }
 
-TEST_CASE("a tensor whose graph is gone is refused with the line of replicate") {
+TEST_CASE("a tensor whose graph is gone is refused with the lines of replicate and of its use") {
   rp::Replicator repl{{.replicas = 1}};
   std::optional<F> mask;
-  const StepFn step_fn = [&](rp::ReplicaContext&, F x) {
+  std::source_location used;
+  const StepFn first_of_two = [&](rp::ReplicaContext&, F x) {
     if (!mask) mask = rp::exp(x);
-    return rp::exp(*mask);
+    used = std::source_location::current(), x = *mask * x;
+    return x;
   };
-  (void)repl.replicate(rows, step_fn);
-  const auto where = std::source_location::current();
-  CHECK_THROWS_WITH(repl.replicate(rows, step_fn).step(), Catch::StartsWith("the step_fn given to replicate at test_kept_tensors.cpp:" +
-                                                                            std::to_string(where.line() + 1) + ": a tensor or a variable") &&
-                                                              Catch::Contains(gone));
+  const StepFn second_of_two = [&](rp::ReplicaContext&, F x) {
+    used = std::source_location::current(), x = x - *mask;
+    return x;
+  };
+  (void)repl.replicate(rows, first_of_two);
+  for (const auto& [step_fn, call] : {std::pair{first_of_two, "operator*"}, std::pair{second_of_two, "operator-"}}) {
+    std::source_location where;
+    const auto again = [&] { where = std::source_location::current(), repl.replicate(rows, step_fn).step(); };
+    const auto message = rp::test::error_of(again);
+    CHECK_THAT(message, Catch::StartsWith("the step_fn given to replicate at " + rp::Location{where}.text() + ": " + call + " at " + rp::Location{used}.text() +
+                                          ": a tensor or a variable") &&
+                            Catch::Contains(gone));
+  }
 }
 
 TEST_CASE("a tensor that is kept beyond its trace is refused in the next") {

@@ -98,9 +98,9 @@ TEST_CASE("an index outside ends the step with the CPU's words, whether the step
       const auto before = train(on(DeviceKind::cpu, 3, 1), bad).values[0];
       const auto cpu = train(on(DeviceKind::cpu, 3, 1), 5, bad);
       const auto outcome = train(on(DeviceKind::cuda, 3, count), 5, bad);
-      CHECK_THAT(cpu.error, Catch::StartsWith("replica 1: gather at test_refused_values.cpp:") && Catch::EndsWith(": " + refused));
+      CHECK_THAT(cpu.error, Catch::StartsWith("replica 1: embedding \"words\" at test_refused_values.cpp:") && Catch::EndsWith(": " + refused));
       if (count == 1) CHECK(outcome.error == cpu.error);
-      else CHECK_THAT(outcome.error, Catch::StartsWith("replica 1: gather at ") || Catch::StartsWith("replica 2: gather at "));
+      else CHECK_THAT(outcome.error, Catch::StartsWith("replica 1: embedding \"words\" at ") || Catch::StartsWith("replica 2: embedding \"words\" at "));
       for (const auto& value : outcome.values) CHECK(value == before);
       CHECK(outcome.values.size() == static_cast<std::size_t>(count));
     }

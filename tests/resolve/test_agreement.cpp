@@ -3,6 +3,7 @@
 
 #include <source_location>
 
+#include <replicator/graph/gradients.hpp>
 #include <replicator/nn/cross_replica_moments.hpp>
 
 #include "graphs.hpp"
@@ -150,6 +151,12 @@ TEST_CASE("a collective that one replica leaves out, or has alone") {
   CHECK(left_out == "replica 0: all_gather at " + line(where) +
                         " has no counterpart in replica 1, which asks for 1 collectives instead of 2: replicas must ask for the same collectives in "
                         "the same order");
+  const std::string in_a_gradient = resolution_error(traced(2, [&](ReplicaContext& replica, Tensor<float> x) {
+    const auto all = all_gather(x);
+    if (replica.id() == 0) (void)gradient(sum(all), x);
+  }));
+  CHECK_THAT(in_a_gradient, Catch::StartsWith("replica 0: reduce_scatter at test_agreement.cpp:") &&
+                                Catch::Contains(", for a gradient, has no counterpart in replica 1, which asks for 1 collectives instead of 2"));
   const std::string alone = resolution_error(ask(2, true));
   CHECK(alone == "replica 2: all_gather at " + line(where) +
                      " has no counterpart in replica 0, which asks for 1 collectives instead of 2: replicas must ask for the same collectives in the "

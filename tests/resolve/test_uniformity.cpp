@@ -108,6 +108,21 @@ TEST_CASE("a forgotten all_reduce is refused with the variable, the line of the 
                                         " differs between replicas: an all_reduce is missing, or make it replica_local");
 }
 
+TEST_CASE("an update that differs because of an earlier assignment names the line of that value too") {
+  Where average, update;
+  const auto graphs = traced(2, [&](ReplicaContext& replica, Tensor<float> x) {
+    auto w = mirrored(replica, "average");
+    average = Where::current(), w.assign(w.read() * 0.9f + sum(x, Axes{0}.kept()));
+    auto m = mirrored(replica, "average/moment");
+    const auto gradient = all_reduce(x, Reduction::mean);
+    update = Where::current();
+    m.assign(m.read() + gradient + w.read() * 0.1f, update), w.assign(w.read() - gradient, update);
+  });
+  CHECK(resolution_error(graphs) == "\"average/moment\" is mirrored, but the value assigned at " + test::at_line(update) +
+                                        " differs between replicas, because the reduce at " + test::at_line(average) +
+                                        " does: an all_reduce is missing, or make it replica_local");
+}
+
 TEST_CASE("a forgotten all_reduce is refused for a single replica too, before the experiment grows") {
   CHECK(resolution_error(traced(1, [](ReplicaContext& replica, Tensor<float> x) { mirrored(replica).assign(x); })) != "nothing");
 }

@@ -32,6 +32,21 @@ std::string Location::text() const {
   return name.empty() ? std::string{"<unknown>"} : std::string{name} + ":" + std::to_string(line);
 }
 
+namespace detail {
+// Whether the text of an error names a source line, as in "train.cpp:31".
+template <class = void>
+bool names_a_line(std::string_view text) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  for (auto colon = text.find(':'); colon != std::string_view::npos; colon = text.find(':', colon + 1)) {
+    auto first = colon;  // of the file's ending
+    while (first > 0 && letter(text[first - 1])) --first;
+    if (first > 0 && first < colon && text[first - 1] == '.' && colon + 1 < text.size() && digit(text[colon + 1])) return true;
+  }
+  return false;
+}
+}  // namespace detail
+
 // A value together with the source line of the call that passes it. Operators cannot take a defaulted argument; a
 // parameter of this type still gives them the user's line.
 template <class T>

@@ -60,8 +60,12 @@ class ReplicaInputs {
 
  private:
   DataError ended_before(std::size_t r, std::uint64_t number) const {
-    const auto input = "the input of replica " + std::to_string(replica(r));
-    if (number == 0) return DataError{input + " is empty: give it at least one element"};
+    const Location where = sources_[r]->where();
+    const auto input = "the input of replica " + std::to_string(replica(r)) + (*where.file ? ", given to replicate at " + where.text() + "," : "");
+    if (number == 0)
+      return DataError{input +
+                       " is empty: input_fn must give every replica at least one element. Check that its source has items, and with shard() and "
+                       "epochs() at least as many as there are replicas"};
     return DataError{input + " has ended before element " + std::to_string(number) +
                      ", at which the resumed checkpoint continues: it must give the same elements as before"};
   }

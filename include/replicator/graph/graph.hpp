@@ -179,9 +179,9 @@ class Graph : public detail::GraphAnchor {
 template <class>
 std::uint32_t Graph::add(detail::Node node) {
   if (complete())
-    refuse_foreign(std::string{node.kind()} + " at " + node.where.text(), node.inputs.empty() ? AnyTensor{} : AnyTensor{*this, node.inputs[0]});
+    refuse_foreign(node.title() + " at " + node.where.text(), node.inputs.empty() ? AnyTensor{} : AnyTensor{*this, node.inputs[0]});
   for (const auto& output : node.outputs)
-    if (output.shape.too_large()) throw BuildError{std::string{node.kind()} + " at " + node.where.text() + ": " + output.shape.too_large_text()};
+    if (output.shape.too_large()) throw BuildError{node.title() + " at " + node.where.text() + ": " + output.shape.too_large_text()};
   if (node.device < 0) node.device = device_for(node);
   if (node.marks == detail::NodeMarks{}) node.marks = marks_;
   if (line_) node.where = *line_;
@@ -267,8 +267,12 @@ template <class>
 void Graph::refuse_foreign(const std::string& what, const AnyTensor& tensor) {
   std::string origin;
   if (tensor) {
-    const auto& line = tensor.graph().node(tensor.value()).where;
-    origin = " (" + tensor.graph().name(tensor.value().node) + (*line.file ? " at " + line.text() : "") + ")";
+    try {
+      const auto& line = tensor.graph().node(tensor.value()).where;
+      origin = " (" + tensor.graph().name(tensor.value().node) + (*line.file ? " at " + line.text() : "") + ")";
+    } catch (const detail::GraphIsGone& error) {
+      throw detail::GraphIsGone{what + ": " + error.what()};
+    }
   }
   throw BuildError{what + ": a tensor of another replica's graph was used, or of an earlier trace" + origin +
                    "; every step_fn must use only its own arguments, and ask for its variables by name"};
@@ -316,7 +320,7 @@ std::uint32_t add_compute(Graph& graph, AnyOperation operation, std::span<const 
   types.reserve(inputs.size());
   values.reserve(inputs.size());
   for (const auto& input : inputs) {
-    if (!input.in(graph)) Graph::refuse_foreign(std::string{operation.name()} + " at " + where.text(), input);
+    if (!input.in(graph)) Graph::refuse_foreign(operation.title() + " at " + where.text(), input);
     values.push_back(input.value());
     types.push_back(input.type());
   }
@@ -324,8 +328,7 @@ std::uint32_t add_compute(Graph& graph, AnyOperation operation, std::span<const 
   try {
     outputs = operation.infer_shape(types);
   } catch (const BuildError& error) {
-    throw BuildError{"replica " + std::to_string(graph.replica()) + ": " + std::string{operation.name()} + " at " + where.text() +
-                     ": " + error.what()};
+    throw BuildError{"replica " + std::to_string(graph.replica()) + ": " + operation.title() + " at " + where.text() + ": " + error.what()};
   }
   return graph.add({detail::Compute{std::move(operation)}, std::move(values), std::move(outputs), where, {}});
 }

@@ -165,16 +165,24 @@ AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTenso
   return graph.tensor(add_compute(graph, Map{std::make_shared<const Expression>(std::move(expression)), domain, {result}}, inputs, where));
 }
 
-// The same over the inputs broadcast together. Throws BuildError where they do not fit.
+// What errors call an elementwise node that no named operation of the program has made.
+inline constexpr std::string_view elementwise = "elementwise operation";
+
+// The same over the inputs broadcast together. Throws BuildError where they do not fit, or belong to another graph. `title`: the
+// call of the program, for errors.
 template <class = void>
-AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, DType result, Location where) {
+AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, DType result, Location where,
+                   std::string_view title = elementwise) {
   std::vector<TensorType> types;
-  for (const auto& input : inputs) types.push_back(input.type());
+  for (const auto& input : inputs) {
+    if (graph.complete() || !input.in(graph)) Graph::refuse_foreign(std::string{title} + " at " + where.text(), input);
+    types.push_back(input.type());
+  }
   Shape domain;
   try {
     domain = broadcast_all(types);
   } catch (const BuildError& error) {
-    throw BuildError{"replica " + std::to_string(graph.replica()) + ": elementwise operation at " + where.text() + ": " + error.what()};
+    throw BuildError{"replica " + std::to_string(graph.replica()) + ": " + std::string{title} + " at " + where.text() + ": " + error.what()};
   }
   return map_node(graph, std::move(expression), inputs, domain, result, where);
 }
@@ -187,9 +195,19 @@ AnyTensor reduce_node(Graph& graph, ReduceKind kind, Expression expression, std:
       graph, Reduce{kind, std::make_shared<const Expression>(std::move(expression)), std::move(axes), domain, {result}}, inputs, where));
 }
 
+// The graph of an operand. If it is gone, the error names the call and its line.
+inline Graph& graph_of(const AnyTensor& x, std::string_view title, Location where) {
+  try {
+    return x.graph();
+  } catch (const GraphIsGone& error) {
+    throw GraphIsGone{std::string{title} + " at " + where.text() + ": " + error.what()};
+  }
+}
+
 // One scalar operation on tensors of one dtype.
 template <class = void>
-AnyTensor apply(ScalarOp op, std::initializer_list<AnyTensor> inputs, Location where) {
+AnyTensor apply(ScalarOp op, std::initializer_list<AnyTensor> inputs, Location where, std::string_view title = elementwise) {
+  Graph& graph = graph_of(*inputs.begin(), title, where);
   const DType dtype = inputs.begin()->dtype();
   Expression e;
   e.compute = compute_type(dtype);
@@ -197,17 +215,18 @@ AnyTensor apply(ScalarOp op, std::initializer_list<AnyTensor> inputs, Location w
   std::uint16_t x[3]{};
   for (std::uint16_t i = 0; i < e.inputs; ++i) x[i] = e.input(i);
   e.outputs = {e.apply(op, x[0], x[1], x[2])};
-  return map_node(inputs.begin()->graph(), std::move(e), {inputs.begin(), inputs.size()}, dtype, where);
+  return map_node(graph, std::move(e), {inputs.begin(), inputs.size()}, dtype, where, title);
 }
 
 // op(x, scalar)
 template <class = void>
-AnyTensor apply(ScalarOp op, AnyTensor x, Number scalar, Location where) {
+AnyTensor apply(ScalarOp op, AnyTensor x, Number scalar, Location where, std::string_view title = elementwise) {
+  Graph& graph = graph_of(x, title, where);
   Expression e;
   e.compute = compute_type(x.dtype());
   e.inputs = 1;
   e.outputs = {e.apply(op, e.input(0), e.constant(scalar))};
-  return map_node(x.graph(), std::move(e), {&x, 1}, x.dtype(), where);
+  return map_node(graph, std::move(e), {&x, 1}, x.dtype(), where, title);
 }
 }  // namespace detail
 

@@ -113,6 +113,11 @@ struct Node {
     constexpr std::string_view names[] = {"input", "constant", "read", "assign", "placeholder", "compute"};
     return names[what.index()];
   }
+  // The kind for errors: what the program asked for, such as the layer that made the node.
+  std::string title() const {
+    const auto* compute = get<Compute>();
+    return compute ? compute->operation.title() : std::string{kind()};
+  }
 };
 
 }  // namespace replicator::detail

@@ -11,6 +11,7 @@
 //     std::vector<AnyTensor> expand(const ExpansionContext& at) const;    // optional: in terms of other operations, for devices without a kernel
 //     double work(std::span<const TensorType> inputs) const;              // optional: arithmetic operations, for explain()
 //     std::string formula(std::size_t length) const;                      // optional: what it computes, in at most so many characters
+//     std::string title() const;              // optional: the call that asked for it, for errors; else the name
 //     static constexpr bool varies = true;    // optional: differs between replicas even on equal inputs; may be a member function
 //     static constexpr bool alias = true;     // optional: the output is the (plain) memory of input 0
 //     static constexpr bool effect = true;    // optional: runs, once for each node, though nobody uses its outputs
@@ -64,6 +65,8 @@ class AnyOperation {
       : model_{static_cast<const Interface*>(new Model<Op>{std::move(op)})} {}
 
   std::string_view name() const { return model_->name(); }
+  // What the program asked for, in errors: the name unless the operation says otherwise.
+  std::string title() const { return model_->title(); }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return model_->infer_shape(inputs); }
   bool has_gradient() const { return model_->has_gradient(); }
   std::vector<AnyTensor> gradient(const GradientContext& at) const { return model_->gradient(at); }
@@ -97,6 +100,7 @@ class AnyOperation {
   struct Interface {
     virtual ~Interface() = default;
     virtual std::string_view name() const = 0;
+    virtual std::string title() const = 0;
     virtual std::vector<TensorType> infer_shape(std::span<const TensorType>) const = 0;
     virtual bool has_gradient() const = 0;
     virtual std::vector<AnyTensor> gradient(const GradientContext&) const = 0;
@@ -125,6 +129,10 @@ class AnyOperation {
       this->digest = hasher.result();
     }
     std::string_view name() const override { return Op::name; }
+    std::string title() const override {
+      if constexpr (requires { op.title(); }) return op.title();
+      return std::string{Op::name};
+    }
     std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const override { return op.infer_shape(inputs); }
     bool has_gradient() const override {
       return requires(const Op& o, const GradientContext& at) { o.gradient(at); };

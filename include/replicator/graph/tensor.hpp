@@ -5,6 +5,7 @@
 #include <concepts>
 #include <iosfwd>
 #include <source_location>
+#include <string_view>
 
 #include <replicator/graph/map_gradient.hpp>  // Map and Reduce refer to their gradients
 
@@ -83,27 +84,27 @@ class Tensor {
   friend Tensor operator<<(T a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::shift_left, a, b); }
   friend Tensor operator>>(T a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::shift_right, a, b); }
   friend Tensor operator~(located<Tensor> a) requires detail::IntegerElement<T> {
-    return Tensor{apply(detail::ScalarOp::bit_exclusive_or, a.value.any_, -1, a.where)};
+    return Tensor{apply(detail::ScalarOp::bit_exclusive_or, a.value.any_, -1, a.where, "operator~")};
   }
 
-  friend Tensor operator-(located<Tensor> a) { return Tensor{apply(detail::ScalarOp::negate, {a.value.any_}, a.where)}; }
+  friend Tensor operator-(located<Tensor> a) { return Tensor{apply(detail::ScalarOp::negate, {a.value.any_}, a.where, "operator-")}; }
 
-  Tensor& operator+=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::add, {any_, b.value.any_}, b.where)}; }
-  Tensor& operator-=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::subtract, {any_, b.value.any_}, b.where)}; }
-  Tensor& operator*=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::multiply, {any_, b.value.any_}, b.where)}; }
-  Tensor& operator/=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::divide, {any_, b.value.any_}, b.where)}; }
-  Tensor& operator+=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::add, any_, b.value, b.where)}; }
-  Tensor& operator-=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::subtract, any_, b.value, b.where)}; }
-  Tensor& operator*=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::multiply, any_, b.value, b.where)}; }
-  Tensor& operator/=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::divide, any_, b.value, b.where)}; }
+  Tensor& operator+=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::add, {any_, b.value.any_}, b.where, "operator+=")}; }
+  Tensor& operator-=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::subtract, {any_, b.value.any_}, b.where, "operator-=")}; }
+  Tensor& operator*=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::multiply, {any_, b.value.any_}, b.where, "operator*=")}; }
+  Tensor& operator/=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::divide, {any_, b.value.any_}, b.where, "operator/=")}; }
+  Tensor& operator+=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::add, any_, b.value, b.where, "operator+=")}; }
+  Tensor& operator-=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::subtract, any_, b.value, b.where, "operator-=")}; }
+  Tensor& operator*=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::multiply, any_, b.value, b.where, "operator*=")}; }
+  Tensor& operator/=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::divide, any_, b.value, b.where, "operator/=")}; }
 
   // Elementwise comparisons. With a NaN operand, != is true and the others are false; -0 equals 0.
-  friend Tensor<bool> operator<(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less, a, b); }
-  friend Tensor<bool> operator<=(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, a, b); }
-  friend Tensor<bool> operator>(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less, b, a); }
-  friend Tensor<bool> operator>=(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, b, a); }
-  friend Tensor<bool> operator==(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::equal, a, b); }
-  friend Tensor<bool> operator!=(located<Tensor> a, located<Tensor> b) { return !compare(detail::ScalarOp::equal, a, b); }
+  friend Tensor<bool> operator<(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less, a, b, "operator<"); }
+  friend Tensor<bool> operator<=(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, a, b, "operator<="); }
+  friend Tensor<bool> operator>(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less, b, a, "operator>"); }
+  friend Tensor<bool> operator>=(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, b, a, "operator>="); }
+  friend Tensor<bool> operator==(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::equal, a, b, "operator=="); }
+  friend Tensor<bool> operator!=(located<Tensor> a, located<Tensor> b) { return !compare(detail::ScalarOp::equal, a, b, "operator!="); }
 
   friend Tensor<bool> operator<(located<Tensor> a, T b) { return compare(detail::ScalarOp::less, a, like(a, b)); }
   friend Tensor<bool> operator<=(located<Tensor> a, T b) { return compare(detail::ScalarOp::less_equal, a, like(a, b)); }
@@ -122,10 +123,10 @@ class Tensor {
   // Elementwise logic, for bool. The left operand is no located<Tensor>: with the conversion to bool below, C++'s own
   // operators would then match equally well.
   friend Tensor operator&&(Tensor a, located<Tensor> b) requires std::same_as<T, bool> {
-    return Tensor{apply(detail::ScalarOp::logical_and, {a.any_, b.value.any_}, b.where)};
+    return Tensor{apply(detail::ScalarOp::logical_and, {a.any_, b.value.any_}, b.where, "operator&&")};
   }
   friend Tensor operator||(Tensor a, located<Tensor> b) requires std::same_as<T, bool> {
-    return Tensor{apply(detail::ScalarOp::logical_or, {a.any_, b.value.any_}, b.where)};
+    return Tensor{apply(detail::ScalarOp::logical_or, {a.any_, b.value.any_}, b.where, "operator||")};
   }
   friend Tensor operator!(Tensor a) requires std::same_as<T, bool> {
     return Tensor{apply(detail::ScalarOp::logical_not, {a.any_}, a.graph().node(a.any_.value()).where)};
@@ -142,13 +143,28 @@ class Tensor {
   }
 
  private:
-  static Tensor<bool> compare(detail::ScalarOp op, const located<Tensor>& a, const located<Tensor>& b) {
+  // What errors call the operator.
+  static constexpr std::string_view operator_title(detail::ScalarOp op) {
+    switch (op) {
+      case detail::ScalarOp::add: return "operator+";
+      case detail::ScalarOp::subtract: return "operator-";
+      case detail::ScalarOp::multiply: return "operator*";
+      case detail::ScalarOp::divide: return "operator/";
+      case detail::ScalarOp::bit_and: return "operator&";
+      case detail::ScalarOp::bit_or: return "operator|";
+      case detail::ScalarOp::bit_exclusive_or: return "operator^";
+      case detail::ScalarOp::shift_left: return "operator<<";
+      case detail::ScalarOp::shift_right: return "operator>>";
+      default: return detail::elementwise;
+    }
+  }
+  static Tensor<bool> compare(detail::ScalarOp op, const located<Tensor>& a, const located<Tensor>& b, std::string_view title = detail::elementwise) {
     detail::Expression e;
     e.compute = detail::compute_type(dtype_of<T>);
     e.inputs = 2;
     e.outputs = {e.apply(op, e.input(0), e.input(1))};
     const AnyTensor operands[] = {a.value.any_, b.value.any_};
-    return Tensor<bool>{map_node(a.value.graph(), std::move(e), operands, DType::boolean, a.where)};
+    return Tensor<bool>{map_node(a.value.graph(), std::move(e), operands, DType::boolean, a.where, title)};
   }
   // The number as a tensor, at the line of `a`.
   static located<Tensor> like(const located<Tensor>& a, T number) {
@@ -157,7 +173,7 @@ class Tensor {
     return result;
   }
   static Tensor binary(detail::ScalarOp op, const located<Tensor>& a, const located<Tensor>& b) {
-    return Tensor{apply(op, {a.value.any_, b.value.any_}, a.where)};
+    return Tensor{apply(op, {a.value.any_, b.value.any_}, a.where, operator_title(op))};
   }
   // a - a / b * b
   static Tensor remainder(const located<Tensor>& a, const located<Tensor>& b) {
@@ -167,10 +183,10 @@ class Tensor {
     const auto x = e.input(0), y = e.input(1);
     e.outputs = {e.apply(detail::ScalarOp::subtract, x, e.apply(detail::ScalarOp::multiply, e.apply(detail::ScalarOp::divide, x, y), y))};
     const AnyTensor operands[] = {a.value.any_, b.value.any_};
-    return Tensor{map_node(a.value.graph(), std::move(e), operands, dtype_of<T>, a.where)};
+    return Tensor{map_node(a.value.graph(), std::move(e), operands, dtype_of<T>, a.where, "operator%")};
   }
   static Tensor scalar_right(detail::ScalarOp op, const located<Tensor>& a, T b) {
-    return Tensor{apply(op, a.value.any_, b, a.where)};
+    return Tensor{apply(op, a.value.any_, b, a.where, operator_title(op))};
   }
   static Tensor scalar_left(detail::ScalarOp op, T a, const located<Tensor>& b) {
     detail::Expression e;
@@ -178,7 +194,7 @@ class Tensor {
     e.inputs = 1;
     const auto scalar = e.constant(a);
     e.outputs = {e.apply(op, scalar, e.input(0))};
-    return Tensor{map_node(b.value.graph(), std::move(e), std::span{&b.value.any_, 1}, dtype_of<T>, b.where)};
+    return Tensor{map_node(b.value.graph(), std::move(e), std::span{&b.value.any_, 1}, dtype_of<T>, b.where, operator_title(op))};
   }
 
   AnyTensor any_;

@@ -23,18 +23,18 @@ struct EmbeddingOptions {
 // Looks up rows of the table by indices: int32 or int64 [I...] -> [I..., features].
 // Variable: <name>.weight [entries, features]; float32 for bfloat16.
 // Throws BuildError unless entries and features are at least 1. An index outside of [0, entries) throws DataError in
-// the step.
+// the step, which names this layer.
 template <FloatingElement T = float, IndexElement I>
 Tensor<T> embedding(ReplicaContext& replica, Tensor<I> indices, std::string_view name, const EmbeddingOptions& options,
                     std::source_location where = std::source_location::current()) {
+  const std::string title = "embedding \"" + replica.graph().scope() + std::string{name} + "\"";
   if (options.entries < 1 || options.features < 1)
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": embedding \"" + std::string{name} + "\" at " +
-                     Location{where}.text() + ": entries and features must be at least 1, found " +
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": " + title + " at " + Location{where}.text() + ": entries and features must be at least 1, found " +
                      std::to_string(options.entries) + " and " + std::to_string(options.features)};
   const auto scope = replica.scope(name);
   const auto weight = detail::layer_weight<T>(replica, {options.entries, options.features},
                                               options.initializer.value_or(Initializer::normal(0, 1)), options.spectral_norm, 0, where);
-  return gather(weight, indices, 0, where);
+  return Tensor<T>{compute(weight.graph(), Gather{0, {}, title}, {weight, indices}, where)};
 }
 
 }  // namespace replicator::nn

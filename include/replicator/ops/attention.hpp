@@ -229,13 +229,16 @@ Tensor<T> attention(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOption
   if (q.shape().rank() < 2 || k.shape().rank() < 2 || v.shape().rank() < 2 || q.shape()[-1] != k.shape()[-1] || k.shape()[-2] != v.shape()[-2])
     refuse("they must be [.., T, D], [.., S, D] and [.., S, E]");
   if (options.causal && q.shape()[-2] != k.shape()[-2]) refuse("causal attention takes as many keys as queries");
-  TensorType rows = q.any().type(), columns = k.any().type();  // of the products [.., T, S]
-  rows.shape[-1] = 1, columns.shape[-1] = k.shape()[-2], columns.shape[-2] = 1;
-  const TensorType fits{rows.dtype, detail::broadcast_all(std::vector{rows, columns})};
+  Shape rows = q.shape(), columns = k.shape();  // of the products [.., T, S]
+  rows[-1] = 1, columns[-1] = k.shape()[-2], columns[-2] = 1;
+  const auto products = broadcast(rows, columns);
+  if (!products || !broadcast(detail::batch_axes(*products), detail::batch_axes(v.shape())))
+    refuse("their axes before the last two cannot be broadcast together; make the extents equal or 1");
   if (options.mask) {
-    const TensorType both[] = {fits, options.mask->any().type()};
-    if (!(detail::broadcast_all(both) == fits.shape))
-      refuse("a mask " + options.mask->any().type().text() + " does not broadcast to their products " + fits.text());
+    const Shape& mask = options.mask->shape();
+    if (const auto both = broadcast(*products, mask); !both || *both != *products)
+      refuse("a mask " + options.mask->any().type().text() + " does not broadcast to their products " + TensorType{dtype_of<T>, *products}.text() +
+             (products->rank() == 4 && mask == Shape{(*products)[0], (*products)[3]} ? "; rp::reshape it to " + Shape{mask[0], 1, 1, mask[1]}.text() : ""));
   }
   if (!detail::is_one_node(q, k, v, options)) return detail::attend_in_parts(q, k, v, options, where);
   return Tensor<T>{compute(q.graph(), detail::Attention{options.causal, detail::attention_scale(options, q.shape())}, {q, k, v}, where)};

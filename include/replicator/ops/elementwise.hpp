@@ -10,6 +10,7 @@
 #pragma once
 
 #include <source_location>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -57,16 +58,20 @@ detail::Expression record(F& f, DType compute, std::index_sequence<I...>) {
 }
 
 // An elementwise node of f's expression over the inputs. It is computed in the compute type of `dtype`, and stored as `dtype`.
-// The inputs may have other types.
+// The inputs may have other types. `title`: the call of the program, for errors.
+template <class F, class... Inputs>
+AnyTensor titled_map(std::string_view title, Graph& graph, DType dtype, Location where, F f, const Inputs&... inputs) {
+  const AnyTensor operands[] = {inputs...};
+  return map_node(graph, record(f, compute_type(dtype), std::make_index_sequence<sizeof...(Inputs)>{}), operands, dtype, where, title);
+}
 template <class F, class... Inputs>
 AnyTensor map_at(Graph& graph, DType dtype, Location where, F f, const Inputs&... inputs) {
-  const AnyTensor operands[] = {inputs...};
-  return map_node(graph, record(f, compute_type(dtype), std::make_index_sequence<sizeof...(Inputs)>{}), operands, dtype, where);
+  return titled_map(elementwise, graph, dtype, where, std::move(f), inputs...);
 }
 
 template <Element T>
 Tensor<T> unary(detail::ScalarOp op, Tensor<T> x, Location where) {
-  return Tensor<T>{apply(op, {x.any()}, where)};
+  return Tensor<T>{apply(op, {x.any()}, where, name_of(op))};
 }
 
 }  // namespace detail
@@ -87,7 +92,7 @@ struct map : Tensor<T> {
     auto expression = detail::at_line("map", where, [&] {
       return detail::record(f, detail::compute_type(dtype_of<T>), std::make_index_sequence<1 + sizeof...(More)>{});
     });
-    return map_node(x.graph(), std::move(expression), operands, dtype_of<T>, where);
+    return map_node(x.graph(), std::move(expression), operands, dtype_of<T>, where, "map");
   }
 };
 template <class F, Element T, class... More>
@@ -146,8 +151,8 @@ Tensor<T> floor(Tensor<T> x, std::source_location where = std::source_location::
 // The smallest whole number that is not below x. Its derivative is 0.
 template <FloatingElement T>
 Tensor<T> ceil(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{detail::map_at(
-      x.graph(), dtype_of<T>, where, [](Symbol a) { return ceil(a); }, x.any())};
+  return Tensor<T>{detail::titled_map(
+      "ceil", x.graph(), dtype_of<T>, where, [](Symbol a) { return ceil(a); }, x.any())};
 }
 // max(x, 0). A NaN stays, and the derivative at 0 is 0. Under rp::mixed_precision the result is rounded.
 template <Element T>
@@ -159,49 +164,49 @@ Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::c
 // wins). Of equal values the left one is taken, and it receives the gradient.
 template <Element T>
 Tensor<T> minimum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(detail::ScalarOp::minimum, {a.any(), b.any()}, where)};
+  return Tensor<T>{apply(detail::ScalarOp::minimum, {a.any(), b.any()}, where, "minimum")};
 }
 template <Element T>
 Tensor<T> minimum(Tensor<T> a, std::type_identity_t<T> b, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(detail::ScalarOp::minimum, a.any(), b, where)};
+  return Tensor<T>{apply(detail::ScalarOp::minimum, a.any(), b, where, "minimum")};
 }
 // a < b ? b : a; NaN and ties as for minimum.
 template <Element T>
 Tensor<T> maximum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(detail::ScalarOp::maximum, {a.any(), b.any()}, where)};
+  return Tensor<T>{apply(detail::ScalarOp::maximum, {a.any(), b.any()}, where, "maximum")};
 }
 template <Element T>
 Tensor<T> maximum(Tensor<T> a, std::type_identity_t<T> b, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(detail::ScalarOp::maximum, a.any(), b, where)};
+  return Tensor<T>{apply(detail::ScalarOp::maximum, a.any(), b, where, "maximum")};
 }
 // a^exponent, as C's pow. A negative a with an exponent that is not whole gives NaN. The exponent 0 gives 1.
 template <FloatingElement T>
 Tensor<T> pow(Tensor<T> a, double exponent, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(detail::ScalarOp::power, a.any(), exponent, where)};
+  return Tensor<T>{apply(detail::ScalarOp::power, a.any(), exponent, where, "pow")};
 }
 // The same with an exponent for each element.
 template <FloatingElement T>
 Tensor<T> pow(Tensor<T> a, Tensor<T> exponent, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(detail::ScalarOp::power, {a.any(), exponent.any()}, where)};
+  return Tensor<T>{apply(detail::ScalarOp::power, {a.any(), exponent.any()}, where, "pow")};
 }
 
 // condition ? yes : no, element by element; all three broadcast. `yes` or `no` may be a number. Each receives the gradient where it was taken.
 template <Element T>
 Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, Tensor<T> no, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{detail::map_at(
-      yes.graph(), dtype_of<T>, where, [](Symbol c, Symbol y, Symbol n) { return select(c, y, n); }, condition, yes, no)};
+  return Tensor<T>{detail::titled_map(
+      "select", yes.graph(), dtype_of<T>, where, [](Symbol c, Symbol y, Symbol n) { return select(c, y, n); }, condition, yes, no)};
 }
 template <Element T>
 Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, std::type_identity_t<T> no,
                  std::source_location where = std::source_location::current()) {
-  return Tensor<T>{detail::map_at(
-      yes.graph(), dtype_of<T>, where, [no](Symbol c, Symbol y) { return select(c, y, no); }, condition, yes)};
+  return Tensor<T>{detail::titled_map(
+      "select", yes.graph(), dtype_of<T>, where, [no](Symbol c, Symbol y) { return select(c, y, no); }, condition, yes)};
 }
 template <Element T>
 Tensor<T> select(Tensor<bool> condition, std::type_identity_t<T> yes, Tensor<T> no,
                  std::source_location where = std::source_location::current()) {
-  return Tensor<T>{detail::map_at(
-      no.graph(), dtype_of<T>, where, [yes](Symbol c, Symbol n) { return select(c, yes, n); }, condition, no)};
+  return Tensor<T>{detail::titled_map(
+      "select", no.graph(), dtype_of<T>, where, [yes](Symbol c, Symbol n) { return select(c, yes, n); }, condition, no)};
 }
 
 // The same values in another type. Floating to integer truncates, and saturates where the integer ends; NaN gives 0. Integers

@@ -36,7 +36,6 @@ inline void require_indices(const TensorType& indices) {
 // What the program gave, where it did not give gather's own indices: see take_along_axis. There are as many indices. One that does
 // not exist becomes itself if it is negative, else the number of elements of `whole` + (itself - the extent).
 struct IndexOrigin {
-  std::string_view operation;
   TensorType indices, whole;
   std::int64_t axis = 0;
 
@@ -45,15 +44,15 @@ struct IndexOrigin {
 
 // Throws DataError for the index with number i, in row-major order, into an axis of `whole`.
 [[noreturn]] inline void refuse_index(const TensorType& indices, std::int64_t i, std::int64_t value, const TensorType& whole, std::int64_t axis,
-                                      const std::optional<IndexOrigin>& origin, const std::string& what = {}) {
-  if (origin) refuse_index(origin->indices, i, origin->value(value), origin->whole, origin->axis, {}, std::string{origin->operation} + ": ");
+                                      const std::optional<IndexOrigin>& origin) {
+  if (origin) refuse_index(origin->indices, i, origin->value(value), origin->whole, origin->axis, {});
   Shape place = indices.shape;
   std::int64_t rest = i;
   for (std::size_t a = place.rank(); a-- > 0;) {
     place[a] = rest % indices.shape[a];
     rest /= indices.shape[a];
   }
-  throw DataError{what + "the index " + std::to_string(value) + " at " + place.text() + " of the indices " + indices.text() +
+  throw DataError{"the index " + std::to_string(value) + " at " + place.text() + " of the indices " + indices.text() +
                   " lies outside of axis " + std::to_string(axis) + " of " + whole.text() +
                   ": indices count from 0 and must be below " + std::to_string(whole.shape[static_cast<std::size_t>(axis)])};
 }
@@ -71,12 +70,14 @@ struct Gather {
   static constexpr std::string_view name = "gather";
   std::int64_t axis = 0;
   std::optional<detail::IndexOrigin> origin = {};
+  std::string asked_as = {};  // the call of another operation or layer, such as take_along_axis; empty: gather
 
+  std::string title() const { return asked_as.empty() ? std::string{name} : asked_as; }
   template <class V>
   void describe(V& v) const {
     v("axis", axis);
+    if (!asked_as.empty()) v("of", asked_as);
     if (!origin) return;
-    v("of", origin->operation);
     v("of_shape", origin->whole.shape);
     v("of_axis", origin->axis);
     v("of_indices", origin->indices.shape);

@@ -120,10 +120,10 @@ template <FloatingElement T>
 Tensor<T> normalise(Tensor<T> x, const MeanAndVariance<T>& by, Tensor<T> gamma, Tensor<T> beta, double epsilon = 1e-5,
                     std::source_location where = std::source_location::current()) {
   detail::require_epsilon(epsilon, where);
-  const AnyTensor scale = detail::map_at(
-      x.graph(), dtype_of<T>, where, [&](Symbol g, Symbol v) { return g / sqrt(v + epsilon); }, gamma, by.variance);
-  return Tensor<T>{detail::map_at(
-      x.graph(), dtype_of<T>, where, [](Symbol v, Symbol m, Symbol s, Symbol b) { return (v - m) * s + b; }, x, by.mean,
+  const AnyTensor scale = detail::titled_map(
+      "normalise", x.graph(), dtype_of<T>, where, [&](Symbol g, Symbol v) { return g / sqrt(v + epsilon); }, gamma, by.variance);
+  return Tensor<T>{detail::titled_map(
+      "normalise", x.graph(), dtype_of<T>, where, [](Symbol v, Symbol m, Symbol s, Symbol b) { return (v - m) * s + b; }, x, by.mean,
       scale, beta)};
 }
 

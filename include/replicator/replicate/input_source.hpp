@@ -30,6 +30,8 @@ class InputSource {
   virtual std::optional<std::vector<AnyArray>> next() = 0;
   // Makes element `position` the next one. Returns false where the input cannot seek.
   virtual bool seek(std::int64_t position) = 0;
+  // The line of the call of replicate() that was given the input; empty for a recorded input.
+  virtual Location where() const { return {}; }
   // For a recorded input, which may be empty: the step for which its first element was read.
   virtual std::optional<std::uint64_t> recorded_from() const { return std::nullopt; }
 };
@@ -58,17 +60,17 @@ struct ElementPlace {
   std::string text() const { return "element " + std::to_string(number) + " of the input of replica " + std::to_string(replica) + ", given to replicate at " + where.text(); }
 };
 
-// Throws the exception at work again. A DataError or BuildError has the place in its message then. Other types may
-// be the program's own: they are thrown as they are, and a line on stderr says the place.
+// Throws the exception at work again. A DataError or BuildError has the place, such as ElementPlace::text(), in its message then. Other
+// types may be the program's own: they are thrown as they are, and a line on stderr says the place.
 template <class = void>
-[[noreturn]] void rethrow_with(const ElementPlace& place) {
+[[noreturn]] void rethrow_with(const std::string& place) {
   try {
     throw;
   } catch (const std::exception& error) {
-    const std::string text = error.what() + (" (" + place.text() + ")");
+    const std::string text = error.what() + (" (" + place + ")");
     if (typeid(error) == typeid(DataError)) throw DataError{text};
     if (typeid(error) == typeid(BuildError)) throw BuildError{text};
-    std::fprintf(stderr, "replicator: %s, threw: %s\n", place.text().c_str(), error.what());
+    std::fprintf(stderr, "replicator: %s, threw: %s\n", place.c_str(), error.what());
     throw;
   }
 }
@@ -84,7 +86,7 @@ class RangeSource final : public InputSource {
       ++place_.number;
       return element;
     } catch (...) {
-      rethrow_with(place_);
+      rethrow_with(place_.text());
     }
   }
   bool seek(std::int64_t position) override {
@@ -96,6 +98,7 @@ class RangeSource final : public InputSource {
     }
     return position == 0 && !at_;
   }
+  Location where() const override { return place_.where; }
 
  private:
   using Iterator = decltype(data::detail::first_of(std::declval<Range&>()));

@@ -10,6 +10,7 @@
 #include <source_location>
 #include <string>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -39,9 +40,19 @@ void add_results(Graph& graph, const std::vector<AnyTensor>& tensors) {
   }
 }
 
+// Throws the exception at work in a step_fn again. The errors of functions that know no source line, such as Shape::operator[], have
+// the line of replicate() in their message then.
 template <class = void>
-[[noreturn]] void refuse_stale_tensor(const GraphIsGone& error, Location where) {
-  throw BuildError{"the step_fn given to replicate at " + where.text() + ": " + error.what()};
+[[noreturn]] void rethrow_from_step(int replica, Location where) {
+  const std::string step = "the step_fn given to replicate at " + where.text();
+  try {
+    throw;
+  } catch (const GraphIsGone& error) {
+    throw BuildError{step + ": " + error.what()};
+  } catch (const BuildError& error) {
+    if (typeid(error) != typeid(BuildError) || names_a_line(error.what())) throw;
+    throw BuildError{error.what() + (" (in " + step + ", traced for replica " + std::to_string(replica) + ")")};
+  }
 }
 
 template <class = void>
@@ -71,7 +82,11 @@ MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> component
     bool apart = warned;
     for (int replica = engine.first_replica(); replica < engine.end_replica(); ++replica) {
       const InputContext context = engine.input_context(replica);
-      inputs.push_back(source_of(context, {replica, where}));
+      try {
+        inputs.push_back(source_of(context, {replica, where}));
+      } catch (...) {
+        rethrow_with("the input_fn of replica " + std::to_string(replica) + ", given to replicate at " + where.text());
+      }
       apart = apart || context.tells_replicas_apart();
     }
     if (!apart) warn_of_equal_inputs(engine, where);
@@ -254,8 +269,8 @@ class Replicator {
           try {
             if constexpr (std::is_void_v<Plain>) Types::call(step_fn, context, x);
             else detail::add_results(graph, detail::StepResult<Plain>::tensors(Types::call(step_fn, context, x)));
-          } catch (const detail::GraphIsGone& error) {
-            detail::refuse_stale_tensor(error, where);
+          } catch (const BuildError&) {
+            detail::rethrow_from_step(context.id(), where);
           }
           graph.set_complete();
         };

@@ -132,7 +132,7 @@ inline void check_agreement(std::span<const Graph> graphs) {
     const auto& longer = more ? graphs[g] : graphs[0];
     const auto& shorter = more ? graphs[0] : graphs[g];
     const auto& extra = longer.node((more ? other : first)[more ? first.size() : other.size()]);
-    throw BuildError{"replica " + std::to_string(longer.replica()) + ": " + describe_placeholder(extra) + " has no counterpart in replica " +
+    throw BuildError{"replica " + std::to_string(longer.replica()) + ": " + describe_placeholder(extra) + (extra.marks.order > 0 ? ", for a gradient," : "") + " has no counterpart in replica " +
                      std::to_string(shorter.replica()) + ", which asks for " + std::to_string(more ? first.size() : other.size()) +
                      " collectives instead of " + std::to_string(more ? other.size() : first.size()) +
                      ": replicas must ask for the same collectives in the same order"};

@@ -199,7 +199,7 @@ class Execution {
       work();
     } catch (const DataError& error) {
       const std::string replica = instruction.replica < 0 ? "" : "replica " + std::to_string(instruction.replica) + ": ";
-      throw DataError{replica + std::string{instruction.origin->kind()} + " at " + instruction.origin->where.text() + ": " + error.what()};
+      throw DataError{replica + instruction.origin->title() + " at " + instruction.origin->where.text() + ": " + error.what()};
     }
   }
   void advance() {
@@ -338,7 +338,7 @@ class Execution {
   DeviceError hangs(const Node* last) {
     program_.queue.abandon();
     const auto& ids = program_.replica_ids;
-    const std::string what = last ? std::string{last->kind()} + " at " + last->where.text() : "what it was given";
+    const std::string what = last ? last->title() + " at " + last->where.text() : "what it was given";
     return DeviceError{step_name() + ": " + program_.device + ", of the replicas " + std::to_string(ids.front()) + " to " + std::to_string(ids.back()) +
                        ", had not done " + what + " when the deadline was over. A kernel hangs or is slow: look there" +
                        (last ? "" : ", run with --timing, which waits for each node and names it") + ", or allow more time with --deadline"};

@@ -16,6 +16,7 @@
 
 #include <replicator/graph/gradients.hpp>
 #include <replicator/graph/node_text.hpp>
+#include <replicator/nn/optimizers/accidental_pairs.hpp>
 #include <replicator/nn/optimizers/update.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/resolve/collective_calls.hpp>
@@ -87,7 +88,8 @@ std::string no_gradient_text(const Graph& graph, std::optional<std::uint32_t> ne
 
 // The gradients of this replica's loss, one for each variable. For a variable that the step has assigned, this is the
 // gradient with respect to the last of its values that the loss has read.
-// Throws BuildError unless the loss is one number and has a gradient for at least one of the variables.
+// Throws BuildError unless the loss is one number and has a gradient for at least one of the variables. Warns on stderr where the
+// loss subtracts shapes such as [n, 1] and [n].
 template <FloatingElement T>
 std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Variable<T>>& variables,
                                           std::source_location where = std::source_location::current()) {
@@ -102,6 +104,7 @@ std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Vari
   replicator::detail::Differentiation<> differentiation{loss, values, where};
   bool any = values.empty();
   for (const auto& value : values) any = any || differentiation.arrived(value);
+  detail::note_accidental_pairs(loss, where);
   if (!any) refuse(detail::no_gradient_text(graph, differentiation.nearest_end(), variables.size(), variables[0].name()));
   std::vector<Tensor<T>> result;
   for (const auto& value : values) result.emplace_back(differentiation.of(value));
@@ -164,7 +167,7 @@ void require_variables(const ReplicaContext& replica, const std::vector<Variable
     throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() +
                      " found no trainable variable of " + std::string{name_of(dtype_of<T>)} + ", the loss's type, that this step has read: " +
                      "make one with replica.variable<T>(...) or a layer of rp::nn, or cast the loss to the variables' type " +
-                     "(float32 for layers of bfloat16)"};
+                     "(float32 for layers of bfloat16); if the variables are those of a scope, check its name"};
 }
 
 // Throws BuildError without variables, or if one is not mirrored.

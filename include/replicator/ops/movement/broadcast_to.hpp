@@ -3,6 +3,7 @@
 #pragma once
 
 #include <source_location>
+#include <string>
 #include <utility>
 
 #include <replicator/graph/tensor.hpp>
@@ -12,6 +13,9 @@ namespace replicator {
 // Repeats x along axes of extent 1, or along new leading axes. Throws BuildError where x does not fit.
 template <Element T>
 Tensor<T> broadcast_to(Tensor<T> x, const Shape& shape, std::source_location where = std::source_location::current()) {
+  if (const auto both = broadcast(x.shape(), shape); !both || !(*both == shape))
+    throw BuildError{"replica " + std::to_string(x.graph().replica()) + ": broadcast_to at " + Location{where}.text() + ": asked for the shape " + shape.text() +
+                     ", found " + x.any().type().text() + ": from the last axis on, each extent must be 1 or that of the shape"};
   detail::Expression e;
   e.compute = detail::compute_type(dtype_of<T>);
   e.inputs = 1;

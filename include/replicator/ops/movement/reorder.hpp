@@ -93,7 +93,7 @@ Tensor<T> take_along_axis(Tensor<T> x, Tensor<I> indices, std::int64_t axis, std
   const Tensor<std::int64_t> checked{detail::map_at(
       x.graph(), DType::int64, where, [&](Symbol i, Symbol place) { return select(i < 0, i, select(i < n, place, i + (elements - n))); }, given, places)};
   const Tensor<T> flat{replicator::reshape(x.any(), Shape{elements}, Location{where})};
-  const Gather taken{0, detail::IndexOrigin{"take_along_axis", indices.any().type(), x.any().type(), static_cast<std::int64_t>(at)}};
+  const Gather taken{0, detail::IndexOrigin{indices.any().type(), x.any().type(), static_cast<std::int64_t>(at)}, "take_along_axis"};
   return Tensor<T>{replicator::reshape(compute(x.graph(), taken, {flat, checked}, where), indices.shape(), Location{where})};
 }
 

@@ -35,10 +35,10 @@ REPLICATOR_TEMPLATE std::uint16_t detail::Expression::append<>(detail::ScalarIns
 REPLICATOR_TEMPLATE std::vector<std::uint64_t> detail::Expression::code_words<>() const;
 REPLICATOR_TEMPLATE Shape detail::broadcast_all<>(std::span<const TensorType>);
 REPLICATOR_TEMPLATE AnyTensor detail::map_node<>(Graph&, detail::Expression, std::span<const AnyTensor>, Shape, DType, Location);
-REPLICATOR_TEMPLATE AnyTensor detail::map_node<>(Graph&, detail::Expression, std::span<const AnyTensor>, DType, Location);
+REPLICATOR_TEMPLATE AnyTensor detail::map_node<>(Graph&, detail::Expression, std::span<const AnyTensor>, DType, Location, std::string_view);
 REPLICATOR_TEMPLATE AnyTensor detail::reduce_node<>(Graph&, ReduceKind, detail::Expression, std::span<const AnyTensor>, Shape, std::vector<std::int64_t>, DType, Location);
-REPLICATOR_TEMPLATE AnyTensor detail::apply<>(detail::ScalarOp, std::initializer_list<AnyTensor>, Location);
-REPLICATOR_TEMPLATE AnyTensor detail::apply<>(detail::ScalarOp, AnyTensor, Number, Location);
+REPLICATOR_TEMPLATE AnyTensor detail::apply<>(detail::ScalarOp, std::initializer_list<AnyTensor>, Location, std::string_view);
+REPLICATOR_TEMPLATE AnyTensor detail::apply<>(detail::ScalarOp, AnyTensor, Number, Location, std::string_view);
 REPLICATOR_TEMPLATE AnyTensor converted<>(AnyTensor, DType, Location);
 REPLICATOR_TEMPLATE AnyTensor constant_node<>(Graph&, AnyArray, Location);
 REPLICATOR_TEMPLATE AnyTensor fill<>(Graph&, TensorType, Number, Location);

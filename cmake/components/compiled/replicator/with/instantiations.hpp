@@ -10,9 +10,9 @@ namespace replicator {
 REPLICATOR_TEMPLATE void detail::refuse_replica<>(int, int, int, int);
 REPLICATOR_TEMPLATE void nn::detail::refuse_option<>(const char*, const char*, double, const char*);
 REPLICATOR_TEMPLATE std::unique_ptr<detail::Engine> detail::make_engine<>(Deployment&&);
-REPLICATOR_TEMPLATE void detail::rethrow_with<>(const detail::ElementPlace&);
+REPLICATOR_TEMPLATE void detail::rethrow_with<>(const std::string&);
 REPLICATOR_TEMPLATE void detail::add_results<>(Graph&, const std::vector<AnyTensor>&);
-REPLICATOR_TEMPLATE void detail::refuse_stale_tensor<>(const detail::GraphIsGone&, Location);
+REPLICATOR_TEMPLATE void detail::rethrow_from_step<>(int, Location);
 REPLICATOR_TEMPLATE void detail::warn_of_equal_inputs<>(const detail::Engine&, Location);
 REPLICATOR_TEMPLATE detail::MakeInputs detail::make_inputs<>(detail::Engine&, int, std::vector<DType>, Location, std::function<detail::SourceOf()>);
 REPLICATOR_TEMPLATE std::string detail::printable<>(std::string_view, std::size_t, detail::LineEnds);
