@@ -236,8 +236,10 @@ function(replicator_compile_units wanted)
   target_include_directories(replicator-compiled PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/components/compiled")
   # The engines drive a step and compute nothing: -O1 costs no instruction and saves a quarter of the longest compilation.
   set_source_files_properties("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled/engine.cpp" PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O1>)
-  # A job waits for messages of other processes: -Os makes its code a third smaller.
-  set_source_files_properties("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled/job.cpp" PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-Os>)
+  # These units compute nothing and read no large files: -Os makes their code a third smaller, and compiles faster.
+  foreach(unit job replicate see)
+    set_source_files_properties("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled/${unit}.cpp" PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-Os>)
+  endforeach()
   # In a project without a CMAKE_BUILD_TYPE the kernels would be silently unoptimised.
   target_compile_options(replicator-compiled PRIVATE $<$<STREQUAL:$<CONFIG>,>:-O2>)
   # A program keeps only the functions that it uses. (Sanitizers register globals, which must all stay.)
