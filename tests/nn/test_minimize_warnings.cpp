@@ -140,10 +140,11 @@ TEST_CASE("a loss that subtracts [n, 1] and [n] is told with both lines, the sha
     const Tensor d = x - noise;
     minimised = std::source_location::current(), descent.minimize(replica, rp::mean(d * d));
   };
-  CHECK(said(step) == "replicator: the loss minimised at " + rp::Location{minimised}.text() +
-                          " has the difference of float32[8, 1] and float32[8] at test_minimize_warnings.cpp:" + std::to_string(difference.line() + 1) +
-                          ", which broadcast to [8, 8], all pairs of their elements. Give both the same shape by rp::reshape; "
-                          "if all pairs are meant, reshape [8] to [1, 8]\n");
+  const auto text = said(step);
+  CHECK(text == "replicator: the loss minimised at " + rp::Location{minimised}.text() +
+                    " has the difference of float32[8, 1] and float32[8] at test_minimize_warnings.cpp:" + std::to_string(difference.line() + 1) +
+                    ", which broadcast to [8, 8], all pairs of their elements. Give both the same shape by rp::reshape; "
+                    "if all pairs are meant, reshape [8] to [1, 8]\n");
   CHECK(said(step, 1).empty());
   const auto formula = said([](rp::ReplicaContext& replica) {
     const Tensor y{rp::test::input(replica, {rp::DType::float32, {8}}, 1)};

@@ -115,11 +115,10 @@ TEST_CASE("an update that differs because of an earlier assignment names the lin
     average = Where::current(), w.assign(w.read() * 0.9f + sum(x, Axes{0}.kept()));
     auto m = mirrored(replica, "average/moment");
     const auto gradient = all_reduce(x, Reduction::mean);
-    update = Where::current();
-    m.assign(m.read() + gradient + w.read() * 0.1f, update), w.assign(w.read() - gradient, update);
+    update = Where::current(), m.assign(m.read() + gradient + w.read() * 0.1f, update), w.assign(w.read() - gradient, update);
   });
   CHECK(resolution_error(graphs) == "\"average/moment\" is mirrored, but the value assigned at " + test::at_line(update) +
-                                        " differs between replicas, because the reduce at " + test::at_line(average) +
+                                        " differs between replicas, because the one computed at " + test::at_line(average) +
                                         " does: an all_reduce is missing, or make it replica_local");
 }
 

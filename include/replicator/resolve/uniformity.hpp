@@ -175,7 +175,7 @@ inline void restrict_to(const std::set<Digest>& common, Uniformity& one) {
     if (!common.contains(one.result_digests[k])) one.uniform_results[k] = false;
 }
 
-// ", because the map at train.cpp:31 does": why the value of an assignment differs, if the line that computes the value is not the cause.
+// ", because the one computed at train.cpp:31 does": why the value of an assignment differs, if the line that computes the value is not the cause.
 // An optimizer's update, for example, is also computed from a value that the program has assigned before. Empty otherwise.
 inline std::string cause_elsewhere(const Graph& graph, const Uniformity& uniformity, const Node& assign) {
   const std::string line = assign.where.text();
@@ -189,7 +189,7 @@ inline std::string cause_elsewhere(const Graph& graph, const Uniformity& uniform
       const auto& from = graph.node(input);
       if (uniformity.uniform[input.node] || seen[input.node] || !*from.where.file) continue;
       seen[input.node] = true;
-      if (from.where.text() != line) return ", because the " + from.title() + (from.label.empty() ? "" : " \"" + from.label + "\"") + " at " + from.where.text() + " does";
+      if (from.where.text() != line) return ", because the one computed at " + from.where.text() + " does";
       open.push_back(input.node);
     }
   }
