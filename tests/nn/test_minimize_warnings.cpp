@@ -151,6 +151,11 @@ TEST_CASE("a loss that subtracts [n, 1] and [n] is told with both lines, the sha
     descent.minimize(replica, rp::mean(rp::map([](auto a, auto b) { return pow(tanh(a) - tanh(b), 2); }, predicted(replica), y)));
   });
   CHECK_THAT(formula, Catch::Contains("the difference of float32[8, 1] and float32[8] at "));
+  const auto column = said([](rp::ReplicaContext& replica) {  // labels of a column, and predictions that were squeezed
+    const Tensor labels{rp::test::input(replica, {rp::DType::float32, {8, 1}}, 1)};
+    descent.minimize(replica, rp::mean(rp::pow(rp::squeeze(predicted(replica), 1) - labels, 2)));
+  });
+  CHECK_THAT(column, Catch::Contains("the difference of float32[8] and float32[8, 1] at "));
 }
 
 TEST_CASE("shapes that broadcast on purpose are not told") {
@@ -163,7 +168,8 @@ TEST_CASE("shapes that broadcast on purpose are not told") {
   using Context = rp::ReplicaContext&;
   CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{x - rp::reshape(y, {8, 1})}; }) == "");
   CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{x - rp::reshape(y, {1, 8})}; }) == "");  // as the warning says
-  CHECK(quiet([](Context, Tensor x, Tensor) { return Tensor{x - rp::reshape(x, {8})}; }) == "");
+  CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{0.5f + rp::expand_dims(y, 1) * 2.0f - rp::sum(x, 1)}; }) == "");
+  CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{rp::map([](auto a, auto b) { return (1 - a) * b; }, x, y)}; }) == "");
   CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{x * y}; }) == "");
   CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{x - rp::mean(y)}; }) == "");
   CHECK(quiet([](Context, Tensor x, Tensor y) { return Tensor{rp::broadcast_to(x, {8, 8}) - y}; }) == "");

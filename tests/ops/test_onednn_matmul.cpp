@@ -77,9 +77,10 @@ TEST_CASE("on AVX2, rows that evict one another from the caches are copied first
   CHECK(extra(true, false, wide, narrow) == copy);
   CHECK(extra(false, false, narrow, wide) == copy);
   CHECK(extra(true, false, narrow, wide) == copy);
-  CHECK(extra(false, true, narrow, wide) == 0);   // the depth is contiguous
-  CHECK(extra(false, false, wide, narrow) == 0);  // b is narrow itself
-  CHECK(extra(false, false, wide, wide) == 0);    // oneDNN packs both operands
+  CHECK(scratch(product_case(false, false, narrow, 16500, wide)) < copy);  // more than 64 MiB
+  CHECK(extra(false, true, narrow, wide) == 0);                            // the depth is contiguous
+  CHECK(extra(false, false, wide, narrow) == 0);                           // b is narrow itself
+  CHECK(extra(false, false, wide, wide) == 0);                             // oneDNN packs both operands
 }
 
 TEST_CASE("oneDNN takes float32 products and leaves float64 and empty ones to the loops") {

@@ -198,9 +198,9 @@ TEST_CASE("an error of input_fn names its replica and the line of replicate") {
   std::source_location line;
   const auto message = error_of([&] { line = std::source_location::current(), repl.replicate(input_fn, total); });
   CHECK(message ==
-        "a batch of 7 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3 (the input_fn of replica 0, given to "
+        "a batch of 7 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3 (in the input_fn given to "
         "replicate at " +
-            Location{line}.text() + ")");
+            Location{line}.text() + ", called for replica 0)");
 }
 
 TEST_CASE("an error without a line in step_fn names the replica and the line of replicate, one with a line stays as it is") {

@@ -390,7 +390,7 @@ TEST_CASE("a process whose input_fn throws tells the others why, and they end") 
     return std::string{"no error"};
   });
   INFO(test::describe(results));
-  CHECK_THAT(results[1].text, Catch::StartsWith("error: no photographs in photos/ (the input_fn of replica 1, given to replicate at test_processes.cpp:"));
+  CHECK_THAT(results[1].text, Catch::StartsWith("error: no photographs in photos/ (in the input_fn given to replicate at test_processes.cpp:"));
   CHECK(results[0].exit_code == 1);
   CHECK_THAT(results[0].text, Catch::Contains("process 1 (pid ") && Catch::Contains(" failed: no photographs in photos/"));
 }

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include <replicator/graph/gradients.hpp>
 #include <replicator/ops/losses/loss.hpp>
 #include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/random.hpp>
@@ -118,8 +119,20 @@ TEST_CASE("an update that differs because of an earlier assignment names the lin
     update = Where::current(), m.assign(m.read() + gradient + w.read() * 0.1f, update), w.assign(w.read() - gradient, update);
   });
   CHECK(resolution_error(graphs) == "\"average/moment\" is mirrored, but the value assigned at " + test::at_line(update) +
-                                        " differs between replicas, because the one computed at " + test::at_line(average) +
+                                        " differs between replicas, because the value computed at " + test::at_line(average) +
                                         " does: an all_reduce is missing, or make it replica_local");
+}
+
+TEST_CASE("an update by a gradient that was not reduced names no line of the forward pass") {
+  Where update;
+  const auto graphs = traced(2, [&](ReplicaContext& replica, Tensor<float> x) {
+    auto w = mirrored(replica, "fc.weight");
+    const auto loss = sum(w.read() * x);
+    const auto slope = gradient(loss, w.read());
+    update = Where::current(), w.assign(w.read() - slope);
+  });
+  CHECK(resolution_error(graphs) == "\"fc.weight\" is mirrored, but the value assigned at " + test::at_line(update) +
+                                        " differs between replicas: an all_reduce is missing, or make it replica_local");
 }
 
 TEST_CASE("a forgotten all_reduce is refused for a single replica too, before the experiment grows") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What differs between processors: the instruction sets beyond the baseline, the floating-point mode, the hint of a busy wait.
-// Also how compilers are told to vectorise. Everything else is C++ that every 64-bit processor compiles. On aarch64 the baseline already has vectors (NEON) and fused
+// What differs between compilers: how they are told to vectorise a loop. Everything else is C++ that every 64-bit processor compiles. On aarch64 the baseline already has vectors (NEON) and fused
 // multiply-add.
 #pragma once
 

@@ -85,7 +85,7 @@ MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> component
       try {
         inputs.push_back(source_of(context, {replica, where}));
       } catch (...) {
-        rethrow_with("the input_fn of replica " + std::to_string(replica) + ", given to replicate at " + where.text());
+        rethrow_with("in the input_fn given to replicate at " + where.text() + ", called for replica " + std::to_string(replica));
       }
       apart = apart || context.tells_replicas_apart();
     }

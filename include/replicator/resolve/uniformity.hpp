@@ -175,9 +175,10 @@ inline void restrict_to(const std::set<Digest>& common, Uniformity& one) {
     if (!common.contains(one.result_digests[k])) one.uniform_results[k] = false;
 }
 
-// ", because the one computed at train.cpp:31 does": why the value of an assignment differs, if the line that computes the value is not the cause.
-// An optimizer's update, for example, is also computed from a value that the program has assigned before. Empty otherwise.
-inline std::string cause_elsewhere(const Graph& graph, const Uniformity& uniformity, const Node& assign) {
+// ", because the value computed at train.cpp:31 does": the operand that makes the value of an assignment differ, if another line has
+// computed it. Example: an optimizer's update of a variable to which the program has assigned a varying value before. Empty for
+// gradients, which have the lines of the forward pass: there is no mistake in those.
+inline std::string varying_operand(const Graph& graph, const Uniformity& uniformity, const Node& assign) {
   const std::string line = assign.where.text();
   std::vector<bool> seen(graph.nodes().size());
   std::vector<std::uint32_t> open{assign.inputs[0].node};
@@ -187,9 +188,9 @@ inline std::string cause_elsewhere(const Graph& graph, const Uniformity& uniform
     open.pop_back();
     for (const auto input : node.inputs) {
       const auto& from = graph.node(input);
-      if (uniformity.uniform[input.node] || seen[input.node] || !*from.where.file) continue;
+      if (uniformity.uniform[input.node] || seen[input.node] || !*from.where.file || from.marks.order > 0) continue;
       seen[input.node] = true;
-      if (from.where.text() != line) return ", because the one computed at " + from.where.text() + " does";
+      if (from.where.text() != line) return ", because the value computed at " + from.where.text() + " does";
       open.push_back(input.node);
     }
   }
@@ -209,7 +210,7 @@ void check_assignments(const Graph& graph, const Uniformity& uniformity, Differe
     if (const std::string text = different(); !text.empty()) throw BuildError{text};
     if (!uniformity.uniform[node.inputs[0].node])
       throw BuildError{"\"" + variable.name + "\" is mirrored, but the value assigned at " + node.where.text() +
-                       " differs between replicas" + cause_elsewhere(graph, uniformity, node) + ": an all_reduce is missing, or make it replica_local"};
+                       " differs between replicas" + varying_operand(graph, uniformity, node) + ": an all_reduce is missing, or make it replica_local"};
     throw BuildError{"\"" + variable.name + "\" is mirrored, but replica " + std::to_string(graph.replica()) + " assigns it at " + node.where.text() +
                      " and not all replicas do the same: assign the same value on every replica, or make it replica_local"};
   }

@@ -37,10 +37,12 @@ struct CollidingRows {
   }
 };
 
-// `narrow`: the extent of the result that this operand does not have. The bound on the extents is oneDNN's own.
+// `narrow`: the extent of the result that this operand does not have. The bound 0.0038 is FORCE_NOCOPY_THRESH of oneDNN 2.6 and 3,
+// src/cpu/x64/gemm/gemm_driver.cpp. Operands of more than 64 MiB stay where they are, because their copies would take much memory.
 inline CollidingRows colliding_rows(std::int64_t rows, std::int64_t columns, std::int64_t narrow) {
   const bool in_place = 1 / static_cast<double>(narrow) + 1 / static_cast<double>(columns) >= 0.0038;
-  if (instruction_level() != InstructionLevel::avx2 || !in_place || narrow < 32 || rows < 256 || columns % 512 != 0) return {};
+  const bool pays = narrow >= 32 && rows >= 256 && rows * columns <= std::int64_t{16} << 20;
+  if (instruction_level() != InstructionLevel::avx2 || !in_place || !pays || columns % 512 != 0) return {};
   return {rows, columns};
 }
 

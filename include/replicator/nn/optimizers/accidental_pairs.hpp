@@ -25,28 +25,50 @@ inline Shape long_axes(const Shape& shape) {
   return result;
 }
 
-// Whether a program may want all pairs of this value: it has reshaped the value, or the value is a constant or a variable, such as
-// centres.
-inline bool meant_for_pairs(const replicator::detail::Node& node) {
-  const auto* compute = node.get<replicator::detail::Compute>();
-  return compute ? compute->operation.get<Reshape>() != nullptr : !node.get<replicator::detail::Input>();
+// Whether a program may want all pairs of this value, up to elementwise operations on it alone: the program has given it axes of
+// extent 1, or it is a constant, a variable such as centres, or the result of a collective.
+inline bool meant_for_pairs(const Graph& graph, Value value) {
+  for (;;) {
+    const auto& node = graph.node(value);
+    const auto* compute = node.get<replicator::detail::Compute>();
+    if (!compute) return !node.get<replicator::detail::Input>();
+    if (compute->operation.get<Reshape>()) return graph.type(value).shape.rank() > graph.type(node.inputs[0]).shape.rank();
+    if (node.inputs.size() != 1 || !(compute->operation.get<Map>() || compute->operation.get<StopGradient>())) return false;
+    value = node.inputs[0];
+  }
 }
 
-// Two inputs of the node, if it subtracts, the two have the same extents save those of 1 and another rank, and no input has the
-// result's shape.
+// Whether the expression subtracts what depends on one input from what depends on another one.
+inline bool subtracts(const replicator::detail::Expression& expression, std::size_t one, std::size_t other) {
+  std::vector<std::pair<bool, bool>> depends;  // on `one` and `other`, by instruction
+  for (const auto& f : expression.code) {
+    auto& here = depends.emplace_back();
+    if (f.op == replicator::detail::ScalarOp::input) {
+      here = {f.a == one, f.a == other};
+      continue;
+    }
+    const std::uint16_t operands[] = {f.a, f.b, f.c};
+    for (int i = 0; i < replicator::detail::operands_of(f.op); ++i) here = {here.first || depends[operands[i]].first, here.second || depends[operands[i]].second};
+    if (f.op != replicator::detail::ScalarOp::subtract) continue;
+    const auto &a = depends[f.a], &b = depends[f.b];
+    if ((a.first && b.second) || (a.second && b.first)) return true;
+  }
+  return false;
+}
+
+// Two inputs of the node that it subtracts from each other, if they have the same extents save those of 1 and another rank, and no
+// input has the result's shape.
 inline std::optional<std::pair<Value, Value>> accidental_pairs(const Graph& graph, const replicator::detail::Node& node) {
   const auto* compute = node.get<replicator::detail::Compute>();
   const auto* map = compute ? compute->operation.get<Map>() : nullptr;
   if (!map || node.inputs.size() < 2) return {};
-  const auto& code = map->expression->code;
-  if (std::none_of(code.begin(), code.end(), [](const auto& i) { return i.op == replicator::detail::ScalarOp::subtract; })) return {};
   const auto shape = [&](Value value) -> const Shape& { return graph.type(value).shape; };
   if (std::any_of(node.inputs.begin(), node.inputs.end(), [&](Value value) { return shape(value) == map->domain; })) return {};
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
     for (std::size_t k = i + 1; k < node.inputs.size(); ++k) {
       const Value a = node.inputs[i], b = node.inputs[k];
       const bool equal = shape(a).rank() != shape(b).rank() && long_axes(shape(a)) == long_axes(shape(b));
-      if (equal && !meant_for_pairs(graph.node(a)) && !meant_for_pairs(graph.node(b))) return std::pair{a, b};
+      if (equal && subtracts(*map->expression, i, k) && !meant_for_pairs(graph, a) && !meant_for_pairs(graph, b)) return std::pair{a, b};
     }
   return {};
 }
