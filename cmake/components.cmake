@@ -236,7 +236,7 @@ function(replicator_compile_units wanted)
   target_include_directories(replicator-compiled PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/components/compiled")
   # The engines drive a step and compute nothing: -O1 costs no instruction and saves a quarter of the longest compilation.
   set_source_files_properties("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled/engine.cpp" PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O1>)
-  # These units compute nothing; they wait for files, people and other processes. -Os makes their code a third smaller, and compiles faster.
+  # These units hold reports, flags, files and messages, and no kernels. -Os makes their code a third smaller, and compiles faster.
   foreach(unit job replicate see)
     set_source_files_properties("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled/${unit}.cpp" PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-Os>)
   endforeach()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between processors: the instruction sets beyond the baseline, the floating-point mode, the hint of a busy wait.
-// What differs between compilers: how they are told to vectorise a loop. Everything else is C++ that every 64-bit processor compiles. On aarch64 the baseline already has vectors (NEON) and fused
-// multiply-add.
+// What differs between processors: the instruction sets beyond the baseline, the floating-point mode, the hint of a busy wait. And
+// what differs between compilers: how they are told to vectorise a loop. Everything else is C++ that every 64-bit processor compiles.
+// On aarch64 the baseline already has vectors (NEON) and fused multiply-add.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,9 @@
 #error "replicator runs on x86-64 and aarch64"
 #endif
 
-// Stands before a loop of 16 iterations, or a fixed multiple, that read nothing that another one writes. The compiler vectorises it
-// without checks at run time. clang would unroll it first, and then leave it scalar; 16 lanes take as many registers as they need.
+// Stands before a loop of 16 iterations, or of a fixed multiple of 16, in which no iteration reads what another one writes. The compiler
+// then vectorises the loop without checks at run time. clang has to be told not to unroll it first. It may take vectors of 16 elements:
+// where registers are narrower, it uses several.
 #if defined(__clang__)
 #define REPLICATOR_VECTOR_LOOP _Pragma("clang loop vectorize(assume_safety) vectorize_width(16) interleave_count(1) unroll(disable)")
 #else

@@ -129,6 +129,16 @@ void Shape::refuse(std::int64_t axis) const {
                    ": axes count from 0, or from -1 at the end"};
 }
 
+namespace detail {
+// The shape without its axes of extent 1.
+inline Shape without_ones(const Shape& shape) {
+  Shape result;
+  for (const auto extent : shape)
+    if (extent != 1) result.push_back(extent);
+  return result;
+}
+}  // namespace detail
+
 // NumPy's broadcasting: shapes align at the right, and extents must be equal or one of them 1. Empty if they do not
 // fit.
 template <class = void>

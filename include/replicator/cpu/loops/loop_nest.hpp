@@ -103,12 +103,10 @@ inline void repeat_rows_baseline(float* to, const float* from, std::int64_t run,
   }
 }
 #else
-inline void repeat_rows_avx512(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
-  repeat_rows(to, from, run, inside, count);
-}
+inline constexpr auto repeat_rows_avx512 = &repeat_rows_baseline;
 #endif
 // By InstructionLevel.
-inline constexpr decltype(&repeat_rows_baseline) repeat_rows_loops[] = {&repeat_rows_baseline, &repeat_rows_avx2, &repeat_rows_avx512};
+inline constexpr decltype(&repeat_rows_baseline) repeat_rows_loops[] = {repeat_rows_baseline, repeat_rows_avx2, repeat_rows_avx512};
 }  // namespace detail
 
 // Presents a broadcast operand to tile loops, one stretch of the domain at a time. A pattern that repeats every 16 elements is

@@ -6,8 +6,8 @@
 // zeros, infinities and NaN follow C's Annex F. Sine and cosine lose accuracy for magnitudes beyond 2^28 (float) or 2^20
 // (double), and give NaN beyond 2^30.
 //
-// In float, sin, cos and pow are computed in double with polynomials of the degree that float needs. double is in
-// vector_math_double.hpp. GPUs take the functions of CUDA, which are other formulas.
+// The float versions of sin, cos and pow compute in double, with polynomials of the degree that float needs. The double versions are
+// in vector_math_double.hpp. GPUs take the functions of CUDA, which are other formulas.
 //
 // Source of the algorithms and coefficients: fdlibm (FreeBSD msun e_exp, e_log, e_pow, s_expm1, k_sin, k_cos, k_sinf,
 // k_cosf), rewritten without branches. "Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission
@@ -36,8 +36,9 @@ namespace replicator::detail::cpu::vector_math {
 // Brings x within [-200, 200]. NaN becomes a number.
 template <class T>
 [[gnu::always_inline]] inline T clamp_exponent(T x) { return choose(x < T(200), choose(x > T(-200), x, T(-200)), T(200)); }
-// e^x = 2^n e^r with x = n ln2 + r. n is in the low bits of `shifted`, as left by `rounder`. n ln2 is subtracted in two parts, of which
-// the first one is exact (Cody and Waite, "Software manual for the elementary functions", 1980).
+// Splits x into n ln2 + r with a whole number n and a small r, so that e^x = 2^n e^r. The low bits of `shifted` hold n, because `rounder`
+// was added. ln2 is the sum of two numbers; n times the first one is exact, so r loses no digits.
+// Source: Cody and Waite, "Software manual for the elementary functions", 1980.
 struct ReducedFloat {
   float shifted, r;
 };
@@ -46,7 +47,7 @@ struct ReducedFloat {
   const float n = shifted - rounder<float>;
   return {shifted, (x - n * 0.693359375f) - n * -2.12194440e-4f};
 }
-// e^r - 1 = r + r^2 q(r). q is a minimax polynomial; with exact arithmetic 1 plus the result would be within 2^-28 of e^r.
+// e^r - 1 = r + r^2 q(r) with a minimax polynomial q. With exact arithmetic, 1 plus the result would be within 2^-28 of e^r.
 [[gnu::always_inline]] inline float expm1_reduced(float r) {
   const float q = 0x1.fffffcp-2f + r * (0x1.555492p-3f + r * (0x1.5558f2p-5f + r * (0x1.123a2p-7f + r * 0x1.6a23ccp-10f)));
   return r + r * r * q;
@@ -60,8 +61,7 @@ struct ReducedFloat {
 [[gnu::always_inline]] inline float exp(float x) {
   const auto [shifted, r] = reduce_exponent(choose(-104.0f < x, x, -104.0f));  // from here on downwards the result is 0
   const bool tiny = x < -80.0f;
-  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(shifted) + static_cast<std::uint32_t>(choose(tiny, 64, 0));
-  const float y = scale(1.0f + expm1_reduced(r), std::bit_cast<float>(exponent)) * choose(tiny, 0x1p-64f, 1.0f);
+  const float y = scale(1.0f + expm1_reduced(r), shifted + choose(tiny, 64.0f, 0.0f)) * choose(tiny, 0x1p-64f, 1.0f);
   return choose(x <= 0x1.62e42ep6f, y, x + infinity<float>);  // the largest number with a finite result; NaN stays NaN
 }
 

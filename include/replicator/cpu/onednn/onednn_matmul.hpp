@@ -24,10 +24,10 @@ namespace replicator::detail::cpu::onednn {
 struct CollidingRows {
   static constexpr std::int64_t line = 16;  // floats
 
-  std::int64_t rows = 0, columns = 0;  // none: the operand is used where it is
+  std::int64_t rows = 0, columns = 0;  // no rows: the operand is used where it is
 
   std::int64_t stride() const { return columns + line; }
-  std::size_t bytes() const { return static_cast<std::size_t>(rows == 0 ? 0 : rows * stride()) * sizeof(float); }
+  std::size_t bytes() const { return static_cast<std::size_t>(rows * stride()) * sizeof(float); }
 
   void copy(int threads, const std::byte* from, std::byte* to) const {
     const auto length = static_cast<std::size_t>(columns) * sizeof(float), distance = static_cast<std::size_t>(stride()) * sizeof(float);

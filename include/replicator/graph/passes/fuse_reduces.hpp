@@ -95,12 +95,6 @@ class ReduceFusion {
     }
     return true;
   }
-  static std::vector<std::int64_t> without_ones(const Shape& shape) {
-    std::vector<std::int64_t> extents;
-    for (const auto extent : shape)
-      if (extent != 1) extents.push_back(extent);
-    return extents;
-  }
   // Nodes of one segment, so that none waits for more than it needs. Uniform nodes belong to optimizers, where Maps of several
   // variables share a launch. What is computed again was not to be kept until then.
   bool alike(std::uint32_t a, std::uint32_t b) const {

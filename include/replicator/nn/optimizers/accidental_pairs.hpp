@@ -17,16 +17,8 @@
 
 namespace replicator::nn::detail {
 
-// The shape without its extents of 1.
-inline Shape long_axes(const Shape& shape) {
-  Shape result;
-  for (const auto extent : shape)
-    if (extent != 1) result.push_back(extent);
-  return result;
-}
-
-// Whether a program may want all pairs of this value, up to elementwise operations on it alone: the program has given it axes of
-// extent 1, or it is a constant, a variable such as centres, or the result of a collective.
+// Whether a program may want all pairs of this value. It may if the value is a constant, a variable such as centres of clusters, or the
+// result of a collective, or if the program has added axes of extent 1 to it. Elementwise operations on that value alone change nothing.
 inline bool meant_for_pairs(const Graph& graph, Value value) {
   for (;;) {
     const auto& node = graph.node(value);
@@ -56,8 +48,8 @@ inline bool subtracts(const replicator::detail::Expression& expression, std::siz
   return false;
 }
 
-// Two inputs of the node that it subtracts from each other, if they have the same extents save those of 1 and another rank, and no
-// input has the result's shape.
+// Two inputs that the node subtracts from each other, and that broadcast to all pairs: their ranks differ, and their extents do not,
+// but for those of 1. Nothing where an input has the shape of the result, because then that input has the pairs already.
 inline std::optional<std::pair<Value, Value>> accidental_pairs(const Graph& graph, const replicator::detail::Node& node) {
   const auto* compute = node.get<replicator::detail::Compute>();
   const auto* map = compute ? compute->operation.get<Map>() : nullptr;
@@ -67,15 +59,15 @@ inline std::optional<std::pair<Value, Value>> accidental_pairs(const Graph& grap
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
     for (std::size_t k = i + 1; k < node.inputs.size(); ++k) {
       const Value a = node.inputs[i], b = node.inputs[k];
-      const bool equal = shape(a).rank() != shape(b).rank() && long_axes(shape(a)) == long_axes(shape(b));
+      const bool equal = shape(a).rank() != shape(b).rank() && replicator::detail::without_ones(shape(a)) == replicator::detail::without_ones(shape(b));
       if (equal && subtracts(*map->expression, i, k) && !meant_for_pairs(graph, a) && !meant_for_pairs(graph, b)) return std::pair{a, b};
     }
   return {};
 }
 
-// A line on stderr, of replica 0 alone, about the last such node on the loss's way to its variables.
+// A line on stderr, of replica 0 alone, about the last node from which the loss is computed and that makes such pairs.
 template <class = void>
-void note_accidental_pairs(AnyTensor loss, Location where) {
+void warn_of_accidental_pairs(AnyTensor loss, Location where) {
   const Graph& graph = loss.graph();
   if (graph.replica() != 0) return;
   std::vector<bool> needed(loss.value().node + 1);

@@ -104,7 +104,7 @@ std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Vari
   replicator::detail::Differentiation<> differentiation{loss, values, where};
   bool any = values.empty();
   for (const auto& value : values) any = any || differentiation.arrived(value);
-  detail::note_accidental_pairs(loss, where);
+  detail::warn_of_accidental_pairs(loss, where);
   if (!any) refuse(detail::no_gradient_text(graph, differentiation.nearest_end(), variables.size(), variables[0].name()));
   std::vector<Tensor<T>> result;
   for (const auto& value : values) result.emplace_back(differentiation.of(value));
