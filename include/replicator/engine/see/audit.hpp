@@ -78,7 +78,7 @@ class Audit {
     const auto before = marks_of_teams(computing);
     if (const auto drift = drift_.find(moment.variables, before, "before step " + std::to_string(moment.number))) accuse(*drift);
     guests_.exchange(*step.second, moment, words);
-    keep(computing);
+    keep(computing, before[0]);
     const auto inputs = marks_of_inputs(step, moment);
     const auto seen = compute(computing);
     const auto drift = drift_.find(moment.variables, seen.mirrored, "after step " + std::to_string(moment.number) + ", which was computed twice,");
@@ -117,9 +117,10 @@ class Audit {
   };
 
   // --- variables before the step -------------------------------------------------------------------------------------------
-  void keep(const Computing& what) {
+  // `marks`: of the mirrored variables.
+  void keep(const Computing& what, const Marks& marks) {
     auto& variables = what.moment.variables;
-    std::size_t used = 0;
+    std::size_t used = 0, mirrored_ones = 0;
     for (const auto& name : variables.names()) {
       const bool mirrored = variables.declaration(name).kind == VariableKind::mirrored;
       for (int copy = 0; copy < (mirrored ? 1 : variables.copies(name)); ++copy) {
@@ -129,6 +130,7 @@ class Audit {
         if (kept.name.empty() || kept.value.type() != type) kept.value = AnyArray{type};
         kept.name = name;
         kept.copy = mirrored ? -1 : copy;
+        kept.mark = mirrored ? marks[mirrored_ones++] : 0;
       }
     }
     kept_.resize(used);
@@ -137,7 +139,7 @@ class Audit {
         auto& kept = kept_[at];
         const auto& value = variables.value(kept.name, std::max(kept.copy, 0));
         if (value.size_bytes() > 0) std::memcpy(kept.value.data(), value.data(), value.size_bytes());
-        kept.mark = content_mark(kept.value.bytes());
+        if (kept.copy >= 0) kept.mark = content_mark(kept.value.bytes());
       }
     });
   }
