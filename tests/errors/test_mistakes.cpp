@@ -304,6 +304,16 @@ TEST_CASE("a tensor of a trace that is over, or whose graph is gone, names the o
   CHECK_THAT(found.message, Catch::StartsWith("operator* at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
   found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)(x - gone); });
   CHECK_THAT(found.message, Catch::StartsWith("operator- at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
+  found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)(gone < x); });
+  CHECK_THAT(found.message, Catch::StartsWith("operator< at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
+  found = mistake([&](T, T, Where& at) { at = Where::current(), (void)(gone < 1.0f); });
+  CHECK_THAT(found.message, Catch::StartsWith("elementwise operation at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
+  found = mistake([&](T, T, Where& at) { at = Where::current(), (void)(1.0f - gone); });
+  CHECK_THAT(found.message, Catch::StartsWith("operator- at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
+  found = mistake([&](T, T, Where& at) { at = Where::current(), (void)ceil(gone); });
+  CHECK_THAT(found.message, Catch::StartsWith("ceil at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
+  found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)select(x < x, gone, x); });
+  CHECK_THAT(found.message, Catch::StartsWith("select at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
 }
 
 TEST_CASE("a tensor taken for one of another type") {

@@ -170,6 +170,8 @@ TEST_CASE("attention of what does not fit names all shapes, the line and what mu
                       Contains("attention at test_attention.cpp:") && Contains("axes before the last two cannot be broadcast together"));
   CHECK_THROWS_WITH(attention(of({2, 3, 4}), of({2, 5, 4}), of({3, 5, 4})),
                     Contains("attention at test_attention.cpp:") && Contains("axes before the last two cannot be broadcast together"));
+  CHECK_THROWS_WITH(attention(of({2, 3, 4}), of({2, 5, 4}), of({2, 5, 4}), {.dropout = 1}),
+                    Catch::Contains("attention at ") && Catch::Contains(": .dropout is 1, which must be at least 0 and less than 1"));
 }
 
 TEST_CASE("a mask of keys without axes for heads and queries is refused with the shape that it should have") {

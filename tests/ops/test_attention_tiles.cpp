@@ -241,6 +241,7 @@ TEST_CASE("attention counts the arithmetic of its products: half of it where it 
   CHECK(AnyOperation{Attention{.causal = true}}.work(square) == 3 * 2 * (10 * 11 / 2) * (4 + 4));
 }
 
+#if defined(__x86_64__)  // other processors have no such loops
 TEST_CASE("the loops for AVX2 give the bits of those for AVX-512") {
   if (cpu::instruction_level() != cpu::InstructionLevel::avx512) {
     WARN("skipped: needs AVX-512");
@@ -279,5 +280,6 @@ TEST_CASE("the loops for AVX2 give the bits of those for AVX-512") {
       m[2][0] = loops.dot(m[0].data(), m[0].data() + columns, columns);
     });
 }
+#endif
 
 }  // namespace test_attention_tiles

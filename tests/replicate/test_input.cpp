@@ -203,6 +203,14 @@ TEST_CASE("an error of input_fn names its replica and the line of replicate") {
             Location{line}.text() + ", called for replica 0)");
 }
 
+TEST_CASE("an error of an input_fn that serves a whole process says so") {
+  Replicator repl{on_devices(3, 1)};
+  const auto input_fn = [](const HostContext&) -> std::vector<Array<float>> { throw DataError{"photos/: no such folder"}; };
+  std::source_location line;
+  const auto message = error_of([&] { line = std::source_location::current(), repl.replicate(input_fn, total); });
+  CHECK(message == "photos/: no such folder (in the input_fn given to replicate at " + Location{line}.text() + ", called for all replicas of this process)");
+}
+
 TEST_CASE("an error without a line in step_fn names the replica and the line of replicate, one with a line stays as it is") {
   Replicator repl{on_devices(2, 1)};
   const auto numbers = [](const InputContext&) { return std::vector<Array<float>>(2, number(1)); };

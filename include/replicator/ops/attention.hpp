@@ -218,7 +218,7 @@ bool is_one_node(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& 
 // On CPUs with AVX2, float32 attention without mask and dropout is one operation, where the leading axes are equal. It keeps no
 // weights: its memory is linear in T and S. Elsewhere all T S weights of a head are kept for the backward pass, unless rp::recompute
 // avoids that. Long causal attention then leaves out most of the hidden weights: it is computed in blocks of queries.
-// Throws BuildError where the shapes do not fit. Source: Vaswani et al., "Attention is all you need", 2017, section 3.2.1.
+// Throws BuildError where the shapes do not fit, and for an impossible dropout. Source: Vaswani et al., "Attention is all you need", 2017, section 3.2.1.
 template <FloatingElement T>
 Tensor<T> attention(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options = {},
                     std::source_location where = std::source_location::current()) {
@@ -234,6 +234,7 @@ Tensor<T> attention(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOption
   const auto products = broadcast(rows, columns);
   if (!products || !broadcast(detail::batch_axes(*products), detail::batch_axes(v.shape())))
     refuse("their axes before the last two cannot be broadcast together; make the extents equal or 1");
+  if (!(options.dropout >= 0 && options.dropout < 1)) refuse(".dropout is " + detail::number_text(options.dropout) + ", which must be at least 0 and less than 1");
   if (options.mask) {
     const Shape& mask = options.mask->shape();
     if (const auto both = broadcast(*products, mask); !both || *both != *products)

@@ -69,10 +69,10 @@ void warn_of_equal_inputs(const Engine& engine, Location where) {
 using SourceOf = std::function<std::unique_ptr<InputSource>(const InputContext&, const ElementPlace&)>;
 
 // The input of step `ordinal`. `begin()` is called whenever this host gets other replicas, but not in a replay. `components`:
-// the types of an element's components.
+// the types of an element's components. `per_host`: the input_fn is called once for all of them.
 template <class = void>
-MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> components, Location where, std::function<SourceOf()> begin) {
-  return [&engine, ordinal, components = std::move(components), where, begin = std::move(begin), warned = false]() mutable {
+MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> components, Location where, bool per_host, std::function<SourceOf()> begin) {
+  return [&engine, ordinal, components = std::move(components), where, per_host, begin = std::move(begin), warned = false]() mutable {
     std::vector<std::unique_ptr<InputSource>> inputs;
     if (auto recorded = engine.recorded_input(ordinal, components)) {
       inputs.push_back(std::move(recorded));
@@ -85,7 +85,7 @@ MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> component
       try {
         inputs.push_back(source_of(context, {replica, where}));
       } catch (...) {
-        rethrow_with("in the input_fn given to replicate at " + where.text() + ", called for replica " + std::to_string(replica));
+        rethrow_with("in the input_fn given to replicate at " + where.text() + ", called for " + (per_host ? "all replicas of this process" : "replica " + std::to_string(replica)));
       }
       apart = apart || context.tells_replicas_apart();
     }
@@ -144,7 +144,7 @@ class Replicator {
             [input_fn = std::make_shared<InputFn>(std::move(input_fn))] {
               return [input_fn](const InputContext& context) { return (*input_fn)(context); };
             },
-            std::move(step_fn), options, where);
+            std::move(step_fn), options, where, false);
     } else if constexpr (per_host) {
       using Range = std::remove_cvref_t<std::invoke_result_t<InputFn&, const HostContext&>>;
       data::require_input<Range>();
@@ -253,11 +253,11 @@ class Replicator {
             return std::move(hands[static_cast<std::size_t>(context.replica() - engine->first_replica())]);
           };
         },
-        std::move(step_fn), options, where);
+        std::move(step_fn), options, where, true);
   }
   // `begin()` returns a function that returns the range of one of this host's replicas.
   template <class Range, class Begin, class StepFn>
-  auto replicate_range(Begin begin, StepFn step_fn, ReplicateOptions options, Location where) {
+  auto replicate_range(Begin begin, StepFn step_fn, ReplicateOptions options, Location where, bool per_host) {
     using Types = detail::InputTypes<data::InputValue<Range>>;
     if constexpr (Types::template require_step<StepFn, ReplicaContext>()) {
       using Result = decltype(Types::call(std::declval<StepFn&>(), std::declval<ReplicaContext&>(), std::declval<const std::vector<AnyTensor>&>()));
@@ -274,13 +274,13 @@ class Replicator {
           }
           graph.set_complete();
         };
-        return make_step<Plain>(ordinal, options, make_inputs<Range>(std::move(begin), ordinal, where), std::move(trace));
+        return make_step<Plain>(ordinal, options, make_inputs<Range>(std::move(begin), ordinal, where, per_host), std::move(trace));
       }
     }
   }
   template <class Range, class Begin>
-  detail::MakeInputs make_inputs(Begin begin, int ordinal, Location where) {
-    return detail::make_inputs(*engine_, ordinal, detail::InputTypes<data::InputValue<Range>>::dtypes(), where, [begin = std::move(begin)] {
+  detail::MakeInputs make_inputs(Begin begin, int ordinal, Location where, bool per_host) {
+    return detail::make_inputs(*engine_, ordinal, detail::InputTypes<data::InputValue<Range>>::dtypes(), where, per_host, [begin = std::move(begin)] {
       return [range_of = std::make_shared<decltype(begin())>(begin())](const InputContext& context, const detail::ElementPlace& place) -> std::unique_ptr<detail::InputSource> {
         return std::make_unique<detail::RangeSource<Range>>((*range_of)(context), place);
       };

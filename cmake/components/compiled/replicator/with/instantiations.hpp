@@ -14,7 +14,7 @@ REPLICATOR_TEMPLATE void detail::rethrow_with<>(const std::string&);
 REPLICATOR_TEMPLATE void detail::add_results<>(Graph&, const std::vector<AnyTensor>&);
 REPLICATOR_TEMPLATE void detail::rethrow_from_step<>(int, Location);
 REPLICATOR_TEMPLATE void detail::warn_of_equal_inputs<>(const detail::Engine&, Location);
-REPLICATOR_TEMPLATE detail::MakeInputs detail::make_inputs<>(detail::Engine&, int, std::vector<DType>, Location, std::function<detail::SourceOf()>);
+REPLICATOR_TEMPLATE detail::MakeInputs detail::make_inputs<>(detail::Engine&, int, std::vector<DType>, Location, bool, std::function<detail::SourceOf()>);
 REPLICATOR_TEMPLATE std::string detail::printable<>(std::string_view, std::size_t, detail::LineEnds);
 REPLICATOR_TEMPLATE std::string Initializer::text<>() const;
 REPLICATOR_TEMPLATE void Initializer::require_valid<>(const std::string&, const TensorType&) const;
