@@ -101,7 +101,7 @@ void run_rank(rc::Communicator& communicator, const rc::CollectiveSpec& spec, co
   if (bare) times.bare = median_time(samples, repeat, [&] { bare->run(rank); });
 }
 
-// Pins the thread to a core, as the library does with its devices if there are enough cores.
+// Pins the thread to a core. The library does not pin its devices.
 void pin(int rank) {
   cpu_set_t cores;
   CPU_ZERO(&cores);

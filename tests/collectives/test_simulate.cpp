@@ -241,7 +241,7 @@ TEST_CASE("what cannot be simulated is refused in a sentence") {
   CHECK_THROWS_WITH(rc::simulate({{&schedule, spec_of(16), 1}}, {{wait(0), start(0)}}, flat(4)),
                     Catch::Contains("the simulated rank 0 waits for ever"));
   CHECK_THROWS_WITH(rc::simulate(schedule, spec_of(1), flat(4), 0), "a collective was to be simulated in 0 pieces: 1 is the least");
-  CHECK_THROWS_WITH(rc::simulate(schedule, spec_of(1), flat(4), 1, {.device_jitter = -1}), "the jitter of a simulation is -1.000000: say 0.05 for 5 %");
+  CHECK_THROWS_WITH(rc::simulate(schedule, spec_of(1), flat(4), 1, {.device_jitter = -1}), "the jitter of a simulation is -1: say 0.05 for 5 %");
 }
 
 }  // namespace test_simulate

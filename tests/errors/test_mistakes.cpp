@@ -59,6 +59,25 @@ TEST_CASE("operators on shapes that do not broadcast name both and the line") {
                              ": found float32[4, 2] and float32[3], whose shapes cannot be broadcast together: make the extents equal or 1");
 }
 
+TEST_CASE("an array that was moved away is refused as a constant, and as a first value") {
+  Array<float> given{{2}, {1, 2}};
+  const AnyArray taken = given.any();
+  AnyArray gone = taken;
+  const AnyArray kept = std::move(gone);
+  const std::string why = ": the array has no memory: it was made without a shape, or moved from. A step_fn is called once for each replica, so give a copy there";
+  const auto found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)constant_node(x.graph(), gone, at); });
+  CHECK(found.message == "constant at " + found.line + why);
+  CHECK_THROWS_WITH(Initializer::value(gone), "Initializer::value" + why);
+}
+
+TEST_CASE("extents whose product overflows are refused as too large, and do not wrap to zero") {
+  constexpr std::int64_t large = std::int64_t{1} << 32;
+  CHECK_THAT(mistake([&](T x, T, Where&) { (void)reshape(x, {large, large, -1}); }).message, Catch::Contains("the extent -1 cannot be found") && Catch::Contains("9223372036854775807"));
+  Graph of_many{0, 64};
+  const auto huge = of_many.tensor(of_many.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{std::int64_t{1} << 58}}}, {}, {}}));
+  CHECK_THROWS_AS(placeholder_node(huge, {CollectiveKind::all_gather, Reduction::sum, 0, false, {}}, {}), BuildError);
+}
+
 TEST_CASE("map tells the line of its call") {
   const auto found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)map([](auto a, auto b) { return a * b; }, x, y); });
   CHECK(found.message == "replica 1: map at " + found.line +
@@ -104,7 +123,7 @@ TEST_CASE("an axis that does not exist, or is named twice") {
   found = mistake([](T x, T, Where& at) { at = Where::current(), (void)mean(x, {-3}); });
   CHECK(found.message == "mean at " + found.line + ": the axis -3 does not exist in the shape [4, 2]");
   found = mistake([](T x, T, Where& at) { at = Where::current(), (void)max(x, {1, -1}); });
-  CHECK(found.message == "max at " + found.line + ": an axis is named twice");
+  CHECK(found.message == "max at " + found.line + ": an axis is named twice for the shape [4, 2]");
 }
 
 TEST_CASE("the extremum of no elements") {

@@ -106,7 +106,7 @@ TEST_CASE("an empty field is an error, or the number that it stands for") {
   CHECK_THROWS_WITH(data::csv<float>(path), path + ":3: column \"x\" is empty: fill it in, or say with {.missing = 0} what it stands for");
   CHECK(all(data::csv<std::int32_t>(path, {}, {.missing = -1})) == std::vector<std::int32_t>{1, 2, -1, -1});
   CHECK(std::isnan(data::csv<float>(path, {}, {.missing = std::nan("")})(1)[0]));
-  CHECK_THROWS_WITH(data::csv<std::int32_t>(path, {}, {.missing = 0.5}), path + ": .missing is 0.500000, which is no int32");
+  CHECK_THROWS_WITH(data::csv<std::int32_t>(path, {}, {.missing = 0.5}), path + ": .missing is 0.5, which is no int32");
   CHECK_THROWS_AS(data::csv<std::uint8_t>(path, {}, {.missing = 256}), BuildError);
   // In a file of one column, too: a line with nothing is no row, but one with quotes is.
   CHECK(all(data::csv<float>(folder.write("one.csv", "x\n1\n\"\"\n\n3\n"), {}, {.missing = -1})) == std::vector<float>{1, -1, 3});

@@ -184,10 +184,10 @@ TEST_CASE("all replicas together draw what one would, and any position is found 
 }
 
 TEST_CASE("weights that give no probabilities are refused") {
-  CHECK_THROWS_WITH((AliasTable{{1, -2}}), "sample(): the weight of item 1 is -2.000000; weights are finite numbers of at least 0");
+  CHECK_THROWS_WITH((AliasTable{{1, -2}}), "sample(): the weight of item 1 is -2; weights are finite numbers of at least 0");
   CHECK_THROWS_AS((AliasTable{std::vector<double>{std::nan("")}}), BuildError);
   CHECK_THROWS_AS((AliasTable{{1, std::numeric_limits<double>::infinity()}}), BuildError);
-  CHECK_THROWS_WITH((AliasTable{{0, 0}}), "sample(): the sum of 2 weights is 0.000000; it must be a finite number above 0");
+  CHECK_THROWS_WITH((AliasTable{{0, 0}}), "sample(): the sum of 2 weights is 0; it must be a finite number above 0");
   CHECK_THROWS_AS(AliasTable{std::vector<double>{}}, BuildError);
   CHECK_THROWS_WITH((AliasTable{{1e308, 1e308, 1}}), Catch::Contains("the sum of 3 weights is inf"));
   const auto table = std::make_shared<const AliasTable>(std::vector<double>{1, 2});

@@ -74,7 +74,7 @@ TEST_CASE("an exported array says where its elements lie, and goes away with its
   CHECK((tensor->tensor.dtype.code == 2 && tensor->tensor.dtype.bits == 32 && tensor->tensor.dtype.lanes == 1));
   CHECK((tensor->tensor.shape[1] == 3 && tensor->tensor.strides[0] == 3 && tensor->tensor.strides[1] == 1));
   CHECK(static_cast<const float*>(tensor->tensor.data)[5] == 6);
-  CHECK(error_of([] { to_dlpack(AnyArray{}); }) == "to_dlpack: the array is empty: it has no shape");
+  CHECK_THAT(error_of([] { to_dlpack(AnyArray{}); }), Catch::StartsWith("to_dlpack: the array has no memory: it was made without a shape, or moved from"));
 }
 
 TEST_CASE("dense memory is borrowed, and given back with the last use") {

@@ -96,6 +96,8 @@ TEST_CASE("saving two tensors under one name is refused") {
   const io::NamedTensor tensor{"w", {DType::float32, {}}, reinterpret_cast<const std::byte*>(&x)};
   CHECK_THROWS_WITH(io::write_safetensors("unused", std::vector{tensor, tensor}),
                     Contains("two tensors") && Contains("\"w\""));
+  CHECK_THROWS_WITH(io::write_safetensors("unused", {{"__metadata__", Array<float>{{1}}.any()}}),
+                    "unused: a tensor cannot be called \"__metadata__\", which the format keeps for itself: give it another name");
 }
 
 TEST_CASE("a failed save leaves the old file") {

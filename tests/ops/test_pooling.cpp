@@ -276,6 +276,7 @@ TEST_CASE("pooling says which extents do not fit") {
                     Contains("max_pool at test_pooling.cpp:") && Contains("a window of 5 does not fit"));
   CHECK_THROWS_WITH(average_pool(x, {.window = {2, 2}, .padding = {2, 0}}),
                     Contains("leaves windows of 2 without an element"));
+  CHECK_THROWS_WITH(max_pool(x, {.window = {0, 1}}), Contains("asked for a window of 0 over an extent of 4: both start at 1"));
   CHECK_THROWS_WITH(max_pool(Tensor<float>{input(graph, {DType::float32, {4, 4}}, 0)}, {}), Contains("found [4, 4]"));
   const AnyTensor whole = input(graph, {DType::int32, {1, 1, 4, 4}}, 1), half = input(graph, {DType::int32, {1, 1, 2, 2}}, 2);
   const PoolingOptions pairs{.window = {2, 2}, .stride = {2, 2}};

@@ -166,7 +166,8 @@ TEST_CASE("numbers that cannot be are refused in a sentence") {
   CHECK(error_of({"--replicas", "2.5"}) == must("--replicas", "2.5", 1));
   CHECK(error_of({"--replicas", ""}) == must("--replicas", "", 1));
   CHECK(error_of({"--replicas", "8 "}) == must("--replicas", "8 ", 1));
-  CHECK(error_of({"--replicas", "99999999999999999999"}) == must("--replicas", "99999999999999999999", 1));
+  CHECK(error_of({"--replicas", "99999999999999999999"}) == must("--replicas", "99999999999999999999", 1) + " and at most 2147483647");
+  CHECK(error_of({"--seed", "99999999999999999999"}) == must("--seed", "99999999999999999999", 0) + " and at most 9223372036854775807");
   for (const char* flag : {"--replicas", "--threads-per-device", "--input-threads"})
     CHECK_THAT(error_of({flag, "4294967297"}), Catch::EndsWith(" and at most 2147483647"));
   CHECK(parsed({"--bucket-bytes", "4294967297"}).bucket_bytes == 4294967297);

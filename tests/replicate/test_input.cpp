@@ -169,7 +169,7 @@ TEST_CASE("an input that fails at its first element fails in replicate; the prog
                         total, {}, line),
                     std::out_of_range);
   });
-  CHECK(told == "replicator: element 0 of the input of replica 0, given to replicate at " + Location{line}.text() + ", threw: no\n");
+  CHECK(told == "replicator: the program threw an exception (element 0 of the input of replica 0, given to replicate at " + Location{line}.text() + "): no\n");
 }
 
 TEST_CASE("an exception of the program that is derived from DataError keeps its type") {
@@ -179,7 +179,7 @@ TEST_CASE("an exception of the program that is derived from DataError keeps its 
   Replicator repl{on_devices(1, 1)};
   const auto torn = [](const InputContext&) { return data::from_generator([]() -> Array<float> { throw Torn{"page 7"}; }); };
   const TemporaryFolder folder;
-  CHECK_THAT(test::told(folder, [&] { CHECK_THROWS_AS(repl.replicate(torn, total), Torn); }), Catch::Contains("of the input of replica 0") && Catch::EndsWith("threw: page 7\n"));
+  CHECK_THAT(test::told(folder, [&] { CHECK_THROWS_AS(repl.replicate(torn, total), Torn); }), Catch::Contains("of the input of replica 0") && Catch::EndsWith("): page 7\n"));
 }
 
 TEST_CASE("an empty input names its replica and the line of replicate") {

@@ -75,7 +75,7 @@ TEST_CASE("a damaged topology is refused with the file, the place and what is wr
   refused(replaced(good, "\"size\":2,", ""), "a dimension needs size, microseconds and bytes_per_microsecond");
   refused(replaced(good, "\"size\":2,", "\"size\":2,\"size\":2,"), "\"size\" appears twice");
   refused(replaced(good, "\"size\":2", "\"size\":0"), "the size of a dimension is 0");
-  refused(replaced(good, "\"microseconds\":1.5", "\"micros\":1.5"), "a dimension has no \"micros\"");
+  refused(replaced(good, "\"microseconds\":1.5", "\"micros\":1.5"), "\"micros\" is no member of a dimension, whose members are size, microseconds, bytes_per_microsecond");
   refused(replaced(good, "\"size\":2", "\"size\":16777216"), "there are at most 16777216 ranks");
   for (const char* number : {"01.5", "1.", ".5", "-inf", "1e", "1x"}) refused(replaced(good, "1.5", number), "expected");
   refused(replaced(good, "1.5", "1.7976931348623157e308"), "\"microseconds\" must be more than 0, and at most 1e300");

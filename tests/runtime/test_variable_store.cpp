@@ -126,7 +126,7 @@ TEST_CASE("a variable that cannot be orthogonal is refused where it is declared"
   CHECK(refused({5, 5}, DType::int32, nn::orthogonal()) == start + "orthogonal, but it is int32[5, 5]: only a floating type with two axes or more can");
   CHECK(refused({5, 5}, DType::float32, nn::orthogonal(INFINITY)) == start + "orthogonal with gain inf: the gain must be finite");
   CHECK(refused({5}, DType::float32, nn::truncated_normal(0, -1)) ==
-        start + "normal with mean 0.000000 and standard deviation -1.000000: both must be finite, the latter not negative");
+        start + "normal with mean 0 and standard deviation -1: both must be finite, the latter not negative");
   CHECK(nn::orthogonal(2).text() == "orthogonal with gain 2");
   CHECK(nn::truncated_normal(0, 0.02).text() == "normal with mean 0 and standard deviation 0.02, cut at two of them");
 }
@@ -256,6 +256,9 @@ TEST_CASE("a variable that came with the state of another process takes the init
 TEST_CASE("declaring again finds the variable with its value, another type or kind is refused") {
   VariableStore store{7, 1, 2};
   store.declare(declaration("w", Initializer::zeros(), {3}));
+  AnyArray gone = Array<float>{{3}}.any();
+  const AnyArray kept = std::move(gone);
+  CHECK_THROWS_WITH(store.set("w", gone), Catch::StartsWith("the value given for \"w\": the array has no memory"));
   store.set("w", Array<float>{{3}, {1, 2, 3}}.any());
   store.declare(declaration("w", Initializer::zeros(), {3}));
   CHECK(floats(store.value("w", 0)) == std::vector<float>{1, 2, 3});

@@ -37,6 +37,11 @@ template <class = void>
 [[noreturn]] void refuse_count(const Shape& shape, std::size_t found) {
   throw BuildError{"an array of shape " + shape.text() + " needs " + std::to_string(shape.elements()) + " values, found " + std::to_string(found)};
 }
+// Throws BuildError for an array that was made without a shape, or moved from. `what` was given it.
+template <class = void>
+[[noreturn]] void refuse_without_memory(const std::string& what) {
+  throw BuildError{what + ": the array has no memory: it was made without a shape, or moved from. A step_fn is called once for each replica, so give a copy there"};
+}
 }  // namespace detail
 
 class AnyArray {

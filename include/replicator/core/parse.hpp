@@ -31,9 +31,11 @@ inline std::int64_t parse_number(std::string_view what, std::string_view text, s
   if (const auto value = whole_number(text, lowest, highest)) return *value;
   std::string range = " from " + std::to_string(lowest) + " to " + std::to_string(highest);
   // The limit of the type is shown only to a user who exceeded it.
-  if (highest >= std::numeric_limits<int>::max())
-    range = ", at least " + std::to_string(lowest) +
-            (whole_number(text, lowest) ? " and at most " + std::to_string(highest) : std::string{});
+  if (highest >= std::numeric_limits<int>::max()) {
+    std::int64_t parsed = 0;
+    const bool beyond = !text.starts_with('-') && std::from_chars(text.data(), text.data() + text.size(), parsed).ec == std::errc::result_out_of_range;
+    range = ", at least " + std::to_string(lowest) + (beyond || whole_number(text, lowest) ? " and at most " + std::to_string(highest) : std::string{});
+  }
   throw BuildError{std::string{what} + " is \"" + std::string{text} + "\": it must be a whole number" + range};
 }
 

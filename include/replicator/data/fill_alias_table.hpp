@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <replicator/core/error.hpp>
+#include <replicator/core/number_text.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/data/alias_table.hpp>
 #include <string>
@@ -25,13 +26,13 @@ inline double checked_sum(const std::vector<double>& weights) {
   double sum = 0, rest = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (!(weights[i] >= 0) || std::isinf(weights[i]))
-      throw BuildError{"sample(): the weight of item " + std::to_string(i) + " is " + std::to_string(weights[i]) + "; weights are finite numbers of at least 0"};
+      throw BuildError{"sample(): the weight of item " + std::to_string(i) + " is " + replicator::detail::number_text(weights[i]) + "; weights are finite numbers of at least 0"};
     const double more = weights[i] - rest, next = sum + more;
     rest = std::isinf(next) ? 0 : (next - sum) - more;
     sum = next;
   }
   if (!(sum > 0) || std::isinf(sum))
-    throw BuildError{"sample(): the sum of " + std::to_string(weights.size()) + " weights is " + std::to_string(sum) + "; it must be a finite number above 0"};
+    throw BuildError{"sample(): the sum of " + std::to_string(weights.size()) + " weights is " + replicator::detail::number_text(sum) + "; it must be a finite number above 0"};
   return sum;
 }
 

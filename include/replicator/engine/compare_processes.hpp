@@ -55,7 +55,7 @@ inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
           {"--transport", deployment.transport, {}},
           {"--schedule", deployment.schedule, {}},
           {"--topology", deployment.topology.empty() ? "no file" : "a file", {}},
-          {"--link", deployment.link, {}},
+          {"--link", deployment.link.empty() ? "not given" : deployment.link, {}},
           {"--regime, --staleness and --sync-group", detail::regime_text(deployment), {}},
           {"--recompute-bytes", std::to_string(deployment.recompute_bytes), {}},
           {"--trace, --plan and --skew", deployment.see.gathered(), {}},

@@ -84,7 +84,10 @@ class Placement {
       std::uint64_t theirs[2] = {};
       transport::require_contribution(part.size() == sizeof theirs, process, part.size(), what);
       std::memcpy(theirs, part.data(), sizeof theirs);
-      transport::require_contribution(theirs[0] >= 1 && theirs[0] <= static_cast<std::uint64_t>(detail::most_devices), process, part.size(), what);
+      if (theirs[0] < 1 || theirs[0] > static_cast<std::uint64_t>(detail::most_devices))
+        throw CommunicationError{job.describe(process) + " says that it has " + std::to_string(theirs[0]) + " groups of devices; 1 to " +
+                                     std::to_string(detail::most_devices) + " are possible: it runs another program, or its memory is damaged",
+                                 process};
       if (theirs[1] != mine[1])
         throw BuildError{"the processes of this job differ in the devices of a replica: process " + std::to_string(process) + " has " +
                          std::to_string(theirs[1]) + ", process " + std::to_string(job.rank()) + " has " + std::to_string(mine[1]) +

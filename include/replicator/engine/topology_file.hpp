@@ -56,7 +56,9 @@ class TopologyReader : io::detail::JsonCursor {
       seen |= 1 << k;
       return;
     }
-    fail(std::string{of} + " has no \"" + key + "\"");
+    std::string names;
+    for (const auto& name : keys) names += (names.empty() ? "" : ", ") + std::string{name};
+    fail("\"" + key + "\" is no member of " + of + ", whose members are " + names);
   }
   void format() {
     const auto found = string();
@@ -75,7 +77,7 @@ class TopologyReader : io::detail::JsonCursor {
       once(seen, key, {"size", "microseconds", "bytes_per_microsecond"}, "a dimension");
       if (key == "size") {
         const auto size = integer();
-        if (size < 1 || size > collectives::Topology::most_ranks) fail("the size of a dimension is " + std::to_string(size));
+        if (size < 1 || size > collectives::Topology::most_ranks) fail("the size of a dimension is " + std::to_string(size) + ": it must be from 1 to " + std::to_string(collectives::Topology::most_ranks));
         result.size = static_cast<int>(size);
       }
       if (key == "microseconds") result.link.microseconds = positive(key);

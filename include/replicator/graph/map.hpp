@@ -246,9 +246,10 @@ inline AnyTensor reshape(AnyTensor x, Shape shape, Location where) {  // throws 
   return compute(x.graph(), Reshape{shape}, {x}, where);
 }
 
-// Adds a constant node.
+// Adds a constant node. Throws BuildError for an array without memory.
 template <class = void>
 AnyTensor constant_node(Graph& graph, AnyArray array, Location where) {
+  if (array.empty()) detail::refuse_without_memory("constant at " + where.text());
   detail::Hasher hasher;
   hasher.word(static_cast<std::uint64_t>(array.dtype()));
   for (const auto extent : array.shape()) hasher.word(static_cast<std::uint64_t>(extent));

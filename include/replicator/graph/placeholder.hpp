@@ -19,7 +19,7 @@ Shape collective_shape(const Placeholder& p, const Shape& input, int members, co
   Shape shape = input;
   if (p.kind == CollectiveKind::all_gather) {
     if (input.rank() == 0) return Shape{members};
-    shape[0] *= members;
+    shape[0] = Shape::product(shape[0], members);
   }
   if (p.kind == CollectiveKind::reduce_scatter || p.kind == CollectiveKind::all_to_all) {
     if (input.rank() == 0 || input[0] % members != 0)

@@ -47,7 +47,8 @@ struct Initializer {
   static Initializer ones() { return constant(1); }
   static Initializer uniform(double low, double high) { return {Kind::uniform, low, high, nullptr}; }
   static Initializer normal(double mean, double stddev) { return {Kind::normal, mean, stddev, nullptr}; }
-  static Initializer value(AnyArray array) {
+  static Initializer value(AnyArray array) {  // throws BuildError for an array without memory
+    if (array.empty()) detail::refuse_without_memory("Initializer::value");
     return {Kind::value, 0, 0, std::make_shared<const AnyArray>(std::move(array))};
   }
 
@@ -88,10 +89,10 @@ void Initializer::require_valid(const std::string& whose, const TensorType& type
   constexpr double largest = std::numeric_limits<double>::max();
   const double low = a.real();
   if (kind == Kind::uniform && !(-largest <= low && low <= b && b <= largest))
-    throw BuildError{whose + " is to begin uniform from " + std::to_string(low) + " to " + std::to_string(b) +
+    throw BuildError{whose + " is to begin uniform from " + detail::number_text(low) + " to " + detail::number_text(b) +
                      ": both bounds must be finite, the lower one first"};
   if ((kind == Kind::normal || kind == Kind::truncated_normal) && !(-largest <= low && low <= largest && 0 <= b && b <= largest))
-    throw BuildError{whose + " is to begin normal with mean " + std::to_string(low) + " and standard deviation " + std::to_string(b) +
+    throw BuildError{whose + " is to begin normal with mean " + detail::number_text(low) + " and standard deviation " + detail::number_text(b) +
                      ": both must be finite, the latter not negative"};
   if (kind == Kind::orthogonal && !(-largest <= low && low <= largest))
     throw BuildError{whose + " is to begin orthogonal with gain " + detail::number_text(low) + ": the gain must be finite"};

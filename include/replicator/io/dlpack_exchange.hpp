@@ -115,7 +115,7 @@ struct Exported {
 
 template <class M>
 Owner<M> exported(AnyArray array) {
-  if (array.empty()) throw BuildError{"to_dlpack: the array is empty: it has no shape"};
+  if (array.empty()) replicator::detail::refuse_without_memory("to_dlpack");
   auto made = std::make_unique<Exported<M>>();
   made->shape.assign(array.shape().begin(), array.shape().end());
   const auto strides = array.shape().strides();

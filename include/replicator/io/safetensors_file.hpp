@@ -28,7 +28,7 @@ inline std::string begin_safetensors(const std::string& path, std::vector<NamedT
     const std::size_t x = size_of(a.type.dtype), y = size_of(b.type.dtype);
     return x != y ? x > y : a.name < b.name;
   });
-  std::map<std::string, bool> names{{"__metadata__", true}};
+  std::map<std::string, bool> names;
   std::string header = "{";
   for (const auto& [key, value] : metadata)
     header +=
@@ -36,6 +36,8 @@ inline std::string begin_safetensors(const std::string& path, std::vector<NamedT
   if (!metadata.empty()) header += "}";
   std::uint64_t offset = 0;
   for (const NamedTensor& tensor : tensors) {
+    if (tensor.name == "__metadata__")
+      throw BuildError{path + ": a tensor cannot be called \"__metadata__\", which the format keeps for itself: give it another name"};
     if (!names.emplace(tensor.name, true).second)
       throw BuildError{path + ": two tensors to be saved are called \"" + tensor.name + "\""};
     const detail::TensorEntry entry{tensor.type, offset, offset + tensor.type.bytes()};
@@ -115,7 +117,10 @@ Safetensors parse_safetensors(const std::string& path, std::uint64_t size, Read 
   std::byte length_bytes[8];
   read(std::span<std::byte>{length_bytes});
   const auto length = detail::load_little<std::uint64_t>(length_bytes);
-  if (length > max_header || length > size - 8)
+  if (length > max_header && length <= size - 8)
+    throw DataError{path + ": its header claims " + std::to_string(length) + " bytes, and at most " + std::to_string(max_header) +
+                    " can be read: it is damaged, or no safetensors file"};
+  if (length > size - 8)
     throw DataError{path + ": not a safetensors file, or cut short: its header claims " + std::to_string(length) +
                     " bytes, and " + std::to_string(size - 8) + " follow"};
   std::string text(length, '\0');

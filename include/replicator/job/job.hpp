@@ -154,6 +154,7 @@ class Job {
     Clock::time_point lost{};       // when the connection broke; zero while it holds
     Clock::time_point suspected{};  // zero while nobody suspects it
     std::string suspicion;
+    std::string broke;      // what was wrong with a message; empty: nothing
     bool departed = false;  // has said bye
     bool present = false;   // has contributed to the current exchange
     Calls calls;            // when it left or contributed

@@ -60,7 +60,8 @@ inline void Job::listen(Peer& peer, int from, Clock::time_point now) {
   detail::Bytes fields;
   try {
     while (peer.link.next(kind, fields)) handle(from, kind, detail::FrameReader{fields});
-  } catch (const CommunicationError&) {
+  } catch (const CommunicationError& error) {
+    peer.broke = error.what();
     good = false;
   }
   if (good) return;
@@ -121,7 +122,7 @@ inline void Job::judge(Clock::time_point now) {
     const int who = static_cast<int>(i);
     if (peer.departed) continue;
     if (peer.lost != never && now - peer.lost >= options_.grace)
-      declare(with_context(describe(who) + " died: its connection closed"), who);
+      declare(with_context(describe(who) + (peer.broke.empty() ? " died: its connection closed" : " broke the protocol: " + peer.broke)), who);
     else if (peer.lost == never && peer.suspected != never && now - peer.suspected >= options_.grace)
       declare(with_context(peer.suspicion), who);
     else if (peer.lost == never && now - peer.heard > options_.dead_after)

@@ -47,7 +47,7 @@ Membership meet_or_find_running_job(const ProcessEnvironment& environment, const
     if (auto membership = RendezvousClient{environment, options}.try_connect()) return std::move(*membership);
     try {
       here.listener =
-          std::make_shared<FileDescriptor>(listen_on(here.master_port, listening_address(here)));
+          std::make_shared<FileDescriptor>(listen_on(here.master_port, listening_address(here), here.rank));
     } catch (const CommunicationError&) {
       if (RendezvousClock::now() > until) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds{20});

@@ -104,7 +104,7 @@ inline Processes processes_of(MPI_Comm comm, const std::string& interface = {}, 
     try {
       result.job_token = transport::detail::random_token();
       result.master_address = interface.empty() && one_host ? "127.0.0.1" : transport::detail::own_addresses(interface);
-      result.listener = std::make_shared<transport::FileDescriptor>(transport::detail::listen_on(0, transport::detail::listening_address(result)));
+      result.listener = std::make_shared<transport::FileDescriptor>(transport::detail::listen_on(0, transport::detail::listening_address(result), result.rank));
       result.master_port = transport::detail::port_of(result.listener->get());
       text = std::to_string(result.master_port) + ":" + result.master_address + " " + result.job_token;
       if (text.size() >= told.size()) throw BuildError{"this machine has more addresses than processes_of can send: name one with `interface`"};

@@ -144,7 +144,7 @@ inline ProcessEnvironment environment_from_pmix(const std::string& interface = {
     result.interface = interface;
     result.job_token = detail::random_token();
     result.master_address = interface.empty() && session.on_one_host() ? "127.0.0.1" : detail::own_addresses(interface);
-    result.listener = std::make_shared<FileDescriptor>(detail::listen_on(0, detail::listening_address(result)));
+    result.listener = std::make_shared<FileDescriptor>(detail::listen_on(0, detail::listening_address(result), result.rank));
     session.publish(token_key, result.job_token);
     session.publish(key, std::to_string(detail::port_of(result.listener->get())) + ":" + result.master_address);
   }

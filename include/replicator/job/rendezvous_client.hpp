@@ -11,6 +11,7 @@
 #include <cstring>
 #include <optional>
 #include <replicator/core/error.hpp>
+#include <replicator/core/printable.hpp>
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/join_request.hpp>
 #include <replicator/job/membership.hpp>
@@ -242,7 +243,7 @@ class RendezvousClient {
   bool no_other_way() const { return addresses_.size() == 1 && epochs_.empty(); }
 
   void bear(const Refused& refused, std::string& complaint) {
-    complaint = printable(refused.sentence, refused.sentence.size());
+    complaint = printable(refused.sentence, proven_ ? refused.sentence.size() : 1024);
     if (refused.kind == Refusal::token && (proven_ || no_other_way())) throw BuildError{complaint};
     if (refused.kind == Refusal::contradiction && proven_) throw BuildError{complaint};
     const bool known = refused.culprit >= 0 && refused.culprit < environment_.world_size;

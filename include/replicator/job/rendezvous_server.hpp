@@ -42,7 +42,7 @@ class RendezvousServer {
         report_{options.report_after} {
     if (!environment_.listener)
       environment_.listener = std::make_shared<FileDescriptor>(
-          listen_on(environment_.master_port, listening_address(environment_)));
+          listen_on(environment_.master_port, listening_address(environment_), environment_.rank));
     membership_.processes.resize(here_.size());
     membership_.links.resize(here_.size());
     here_[own()] = true;

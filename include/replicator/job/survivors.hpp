@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <replicator/core/error.hpp>
+#include <replicator/core/printable.hpp>
 #include <replicator/job/epochs.hpp>
 #include <replicator/job/membership.hpp>
 #include <replicator/job/wire/frame.hpp>
@@ -256,7 +257,7 @@ class Survivors {
       const auto held = arbiter_(wanted);
       const auto count = static_cast<std::size_t>(std::count(here.begin(), here.end(), true));
       if (held.epoch.number != wanted.epoch.number || held.epoch.lives.size() != here.size() || held.epoch.of(wanted.epoch) != count)
-        throw CommunicationError{describe_process(self_, this_process()) + " ends: " + held.by + " has taken epoch " + std::to_string(wanted.epoch.number) +
+        throw CommunicationError{describe_process(self_, this_process()) + " ends: " + printable(held.by, 300) + " has taken epoch " + std::to_string(wanted.epoch.number) +
                                      " of this job for " + names_of(held.epoch, true) +
                                      ". Start the processes that are left out again with the same command and RANK, and they are taken in",
                                  self_};

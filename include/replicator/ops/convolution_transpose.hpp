@@ -46,8 +46,8 @@ inline std::int64_t transposed_extent(const Shape& x, const Shape& w, const Conv
     throw BuildError{"asked for output padding " + std::to_string(o.output_padding[i]) + " with stride " +
                      std::to_string(o.stride[i]) +
                      ": it must be at least 0 and less than the stride; for more, take away less high padding"};
-  const std::int64_t whole = (extent - 1) * o.stride[i] + o.dilation[i] * (window - 1) + 1 + o.output_padding[i];
-  if (whole - low - high < 1)
+  const std::int64_t whole = Shape::sum(Shape::sum(Shape::product(extent - 1, o.stride[i]), Shape::product(o.dilation[i], window - 1)), 1 + o.output_padding[i]);
+  if (Shape::sum(low, high) >= whole)
     throw BuildError{"a padding of " + std::to_string(low) + ", " + std::to_string(high) + " leaves nothing of " +
                      std::to_string(whole) + " rows or columns: take less padding"};
   return whole - low - high;

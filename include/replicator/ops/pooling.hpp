@@ -40,7 +40,7 @@ inline Shape pooled_shape(const Shape& x, const PoolingOptions& o) {
   if (x.rank() != 4) throw BuildError{"x must be [N, C, H, W], found " + x.text()};
   Shape y{x[0], x[1]};
   for (std::size_t i = 0; i < 2; ++i) {
-    if (o.padding.low[i] >= o.window[i] || o.padding.high[i] >= o.window[i])
+    if (o.window[i] > 0 && (o.padding.low[i] >= o.window[i] || o.padding.high[i] >= o.window[i]))
       throw BuildError{"padding " + std::to_string(o.padding.low[i]) + ", " + std::to_string(o.padding.high[i]) +
                        " leaves windows of " + std::to_string(o.window[i]) + " without an element: take less"};
     y.push_back(window_positions(x[i + 2], o.window[i], o.stride[i], 1, o.padding.low[i], o.padding.high[i]));

@@ -71,7 +71,7 @@ struct Random {
     if (type.dtype != DType::float32 && type.dtype != DType::float64)
       throw BuildError{"asked for random " + type.text() + ": only float32 and float64 can be drawn"};
     if (type.shape.elements() >= std::int64_t{1} << 33)
-      throw BuildError{"asked for random " + type.text() + ": a node can make 2^33 random numbers at most"};
+      throw BuildError{"asked for random " + type.text() + ": a node makes fewer than 2^33 random numbers"};
     return {type};
   }
   std::vector<AnyTensor> gradient(const GradientContext&) const { return {}; }  // it has no inputs

@@ -42,7 +42,7 @@ inline std::vector<std::int64_t> resolve_axes(const Axes& axes, const Shape& sha
     for (std::int64_t axis = 0; axis < rank; ++axis) result.push_back(axis);
   std::sort(result.begin(), result.end());
   if (std::adjacent_find(result.begin(), result.end()) != result.end())
-    throw BuildError{std::string{operation} + " at " + where.text() + ": an axis is named twice"};
+    throw BuildError{std::string{operation} + " at " + where.text() + ": an axis is named twice for the shape " + shape.text()};
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <source_location>
 #include <string>
 
+#include <replicator/core/number_text.hpp>
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/losses/loss.hpp>
 #include <replicator/ops/movement/axis.hpp>
@@ -79,7 +80,7 @@ Tensor<T> gumbel_softmax(Tensor<T> logits, const GumbelSoftmaxOptions& options =
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(gumbel_softmax(cast<float>(logits, where), options, where), where);
   if (!(options.temperature > 0))
     throw BuildError{"gumbel_softmax at " + Location{where}.text() + ": the temperature must be more than 0, found " +
-                     std::to_string(options.temperature)};
+                     detail::number_text(options.temperature)};
   Graph& graph = logits.graph();
   const Tensor<T> perturbed{detail::map_at(
       graph, dtype_of<T>, where, [&](Symbol x, Symbol g) { return (x + g) / options.temperature; }, logits,

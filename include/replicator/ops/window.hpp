@@ -34,9 +34,11 @@ inline std::int64_t window_positions(std::int64_t extent, std::int64_t window, s
     throw BuildError{"asked for stride " + std::to_string(stride) + ", dilation " + std::to_string(dilation) +
                      " and padding " + std::to_string(low) + ", " + std::to_string(high) +
                      ": stride and dilation start at 1, padding at 0"};
+  if (window < 1 || extent < 1)
+    throw BuildError{"asked for a window of " + std::to_string(window) + " over an extent of " + std::to_string(extent) + ": both start at 1"};
   const std::int64_t reach = Shape::sum(Shape::product(dilation, window - 1), 1);
   const std::int64_t padded = Shape::sum(Shape::sum(low, extent), high);
-  if (window < 1 || extent < 1 || reach > padded)
+  if (reach > padded)
     throw BuildError{"a window of " + std::to_string(window) +
                      (dilation > 1 ? " with dilation " + std::to_string(dilation) : "") +
                      " does not fit an extent of " + std::to_string(extent) + " with padding " + std::to_string(low) +

@@ -151,7 +151,7 @@ inline constexpr Flag<D> flags_of[] = {
      [](D& d, Text flag, Text value) { d.see.check_drift = static_cast<std::uint64_t>(parse_number(flag, value, 1, any_number)); }},
     {"--audit", "N",
      "computes every N-th step a second time on other devices, and compares all bits before a variable changes\n"
-     "(docs/audit.md; needs two devices in each process)",
+     "(docs/audit.md; needs two devices in the job)",
      [](D& d, Text flag, Text value) { d.see.audit = static_cast<std::uint64_t>(parse_number(flag, value, 1, any_number)); }},
     {"", "", "Several processes: start them with mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."},
 };

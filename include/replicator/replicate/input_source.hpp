@@ -18,6 +18,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/core/location.hpp>
 #include <replicator/core/parameters_fit.hpp>
+#include <replicator/core/printable.hpp>
 #include <replicator/data/input.hpp>
 #include <replicator/graph/tensor.hpp>
 
@@ -70,7 +71,7 @@ template <class = void>
     const std::string text = error.what() + (" (" + place + ")");
     if (typeid(error) == typeid(DataError)) throw DataError{text};
     if (typeid(error) == typeid(BuildError)) throw BuildError{text};
-    std::fprintf(stderr, "replicator: %s, threw: %s\n", place.c_str(), error.what());
+    std::fprintf(stderr, "replicator: the program threw an exception (%s): %s\n", place.c_str(), printable(error.what(), 2000, LineEnds::keep).c_str());
     throw;
   }
 }

@@ -78,7 +78,13 @@ class ReportSignal {
     const int made = ::eventfd(0, EFD_CLOEXEC);
     if (made < 0) throw BuildError{std::string{"report_on_signal: no eventfd: "} + std::strerror(errno)};
     descriptor.store(made);
-    thread_without_signals([this] { serve(); }).detach();
+    try {
+      thread_without_signals([this] { serve(); }).detach();
+    } catch (...) {
+      descriptor.store(-1);
+      ::close(made);
+      throw;
+    }
   }
   void serve() {
     for (std::uint64_t count = 0;;) {

@@ -72,7 +72,8 @@ void load_weights(Replicator& repl, const std::string& path, const LoadOptions& 
   detail::add_names(found, others, "of another type");
   if (!found.empty())
     throw DataError{path + " does not hold the weights of this network: " + found +
-                    ". Was it saved by another depth, number of classes or model? Parts of a file are loaded with {.strict = false}"};
+                    ". Was it saved by another depth, number of classes or model? " +
+                    (options.strict ? "Parts of a file are loaded with {.strict = false}" : "{.strict = false} leaves out what is missing, but types must fit")};
   for (const auto& [name, tensor] : fitting) repl.set(start + *name, *tensor, where);
 }
 

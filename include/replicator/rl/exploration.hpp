@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <replicator/core/error.hpp>
+#include <replicator/core/number_text.hpp>
 #include <replicator/core/philox.hpp>
 
 namespace replicator::rl {
@@ -42,9 +43,9 @@ class Exploration {
   // Throws BuildError for a negative deviation, and for a pull outside of [0, 1].
   Exploration(std::int64_t actions, const ExplorationOptions& options, PhiloxStream random)
       : options_{options}, random_{random}, state_(static_cast<std::size_t>(actions)) {
-    if (!(options.stddev >= 0) || !(options.pull >= 0 && options.pull <= 1))
-      throw BuildError{"noise on actions takes a deviation from 0 on and a pull in [0, 1]; found " + std::to_string(options.stddev) + " and " +
-                       std::to_string(options.pull)};
+    if (!(options.stddev >= 0 && std::isfinite(options.stddev)) || !(options.pull >= 0 && options.pull <= 1))
+      throw BuildError{"noise on actions takes a finite deviation from 0 on and a pull in [0, 1]; found " + replicator::detail::number_text(options.stddev) + " and " +
+                       replicator::detail::number_text(options.pull)};
   }
 
   // Call before an episode.

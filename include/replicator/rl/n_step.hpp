@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <replicator/core/error.hpp>
+#include <replicator/core/number_text.hpp>
 #include <replicator/rl/environment.hpp>
 
 namespace replicator::rl {
@@ -38,7 +39,7 @@ class NStep {
   explicit NStep(const NStepOptions& options) : options_{options} {
     if (options.steps < 1 || !(options.discount >= 0 && options.discount <= 1))
       throw BuildError{"transitions over at least 1 step with a discount in [0, 1] can be made; found " + std::to_string(options.steps) +
-                       " and " + std::to_string(options.discount)};
+                       " and " + replicator::detail::number_text(options.discount)};
   }
 
   // Adds a step: `action` at `observation` led to `outcome` and `next`. Passes complete transitions to `sink`, the

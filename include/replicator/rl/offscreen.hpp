@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <span>
@@ -24,7 +25,11 @@ namespace replicator::rl {
 
 namespace detail {
 
-inline std::string egl_error(const char* what) { return std::string{"EGL cannot "} + what + " (error " + std::to_string(eglGetError()) + ")"; }
+inline std::string egl_error(const char* what) {
+  char code[16];
+  std::snprintf(code, sizeof code, "0x%x", static_cast<unsigned>(eglGetError()));
+  return std::string{"EGL cannot "} + what + " (error " + code + ")";
+}
 
 // An EGL display that needs no screen: Mesa's, or the platform's own. It stays open as long as the process: EGL counts
 // its users.
@@ -47,8 +52,10 @@ class OffscreenContext {
                              EGL_BLUE_SIZE, 8, EGL_DEPTH_SIZE, 24, EGL_NONE};
     EGLConfig config{};
     EGLint found = 0;
-    if (eglBindAPI(EGL_OPENGL_API) == EGL_FALSE || eglChooseConfig(display_, wanted, &config, 1, &found) == EGL_FALSE || found == 0)
+    if (eglBindAPI(EGL_OPENGL_API) == EGL_FALSE || eglChooseConfig(display_, wanted, &config, 1, &found) == EGL_FALSE)
       throw DeviceError{egl_error("offer OpenGL")};
+    if (found == 0)
+      throw DeviceError{"EGL has no configuration with OpenGL, 24 bits of depth and 8 bits for each colour: install libgl1-mesa-dri, which draws without a GPU"};
     const EGLint extents[] = {EGL_WIDTH, 1, EGL_HEIGHT, 1, EGL_NONE};  // MuJoCo draws into its own buffers
     surface_ = eglCreatePbufferSurface(display_, config, extents);
     context_ = eglCreateContext(display_, config, EGL_NO_CONTEXT, nullptr);

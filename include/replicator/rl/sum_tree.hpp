@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <replicator/core/error.hpp>
+#include <replicator/core/number_text.hpp>
 
 namespace replicator::rl::detail {
 
@@ -32,7 +33,7 @@ class SumTree {
   // Throws BuildError for a weight that is negative or not finite, and for a number out of range.
   void set(std::int64_t i, double weight) {
     if (!(weight >= 0) || !std::isfinite(weight))
-      throw BuildError{"the weight " + std::to_string(weight) + " was given to number " + std::to_string(i) +
+      throw BuildError{"the weight " + replicator::detail::number_text(weight) + " was given to number " + std::to_string(i) +
                        " of a sum tree: it must be finite and not negative"};
     std::size_t node = leaf(i);
     nodes_[node] = weight;

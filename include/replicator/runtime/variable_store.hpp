@@ -138,12 +138,13 @@ class VariableStore {
   // The number of copies on this host.
   int copies(const std::string& name) const { return static_cast<int>(entry(name).values.size()); }
 
-  // Sets every copy. Throws BuildError if the type differs or the name is unknown.
+  // Sets every copy. Throws BuildError if the type differs, the name is unknown, or the array has no memory.
   void set(const std::string& name, const AnyArray& array) {
     auto& target = entry(name);
     if (array.type() != target.declaration.type)
       throw BuildError{"\"" + name + "\" is " + target.declaration.type.text() + " (declared at " + target.declaration.where.text() +
                        "), but the value given is " + array.type().text() + ": give one of the variable's type"};
+    if (array.empty()) refuse_without_memory("the value given for \"" + name + "\"");
     for (auto& value : target.values) std::memcpy(value.overwrite().data(), array.data(), array.size_bytes());
   }
 

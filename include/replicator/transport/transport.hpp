@@ -32,7 +32,9 @@ class Slot {
   constexpr Slot(std::uint32_t collective, std::uint32_t channel, std::uint32_t instruction)
       : value_{(std::uint64_t{collective} << 36) | (std::uint64_t{channel} << 28) | instruction} {
     if (collective >= (1u << 20) || channel >= (1u << 8) || instruction >= (1u << 28))
-      throw BuildError{"a message tag is out of range"};
+      throw BuildError{
+          "this job has compiled too many collectives, so that a message cannot be told from others: make each step once and keep it, and bring the "
+          "elements to fewer sets of shapes, for example by padding"};
   }
   constexpr std::uint64_t value() const { return value_; }  // 56 bits
 

@@ -85,8 +85,8 @@ inline const HostTransport& choose_host_transport(const std::string& name, trans
   const auto* ucx = ucx_slot.load();
   if (!ucx)
     throw BuildError{
-        "the processes of this job are on several machines (or --transport ucx was asked for), but this "
-        "program was built without UCX: install libucx-dev and build again"};
+        "the processes of this job cannot share memory, because they are on several machines, in several containers or of several users (or "
+        "--transport ucx was asked for), but this program was built without UCX: install libucx-dev and build again"};
   return *ucx;
 }
 

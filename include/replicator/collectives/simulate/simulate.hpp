@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <replicator/collectives/simulate/simulator.hpp>
+#include <replicator/core/number_text.hpp>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,7 @@ Simulation simulate(const std::vector<SimulatedCollective>& collectives, const s
         throw BuildError{"a simulated rank starts or waits for collective " + std::to_string(action.collective) + ", of " +
                          std::to_string(collectives.size())};
   for (const double jitter : {options.jitter, options.device_jitter})
-    if (!(jitter >= 0)) throw BuildError{"the jitter of a simulation is " + std::to_string(jitter) + ": say 0.05 for 5 %"};
+    if (!(jitter >= 0)) throw BuildError{"the jitter of a simulation is " + replicator::detail::number_text(jitter) + ": say 0.05 for 5 %"};
   return detail::Simulator{collectives, actions, topology, options}.run();
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/number_text.hpp>
 #include <replicator/core/printable.hpp>
 #include <replicator/data/files/csv.hpp>
 #include <replicator/data/files/table.hpp>
@@ -202,7 +203,7 @@ template <Element T>
 std::vector<T> csv_numbers(const std::string& path, const std::vector<CsvColumn>& columns, const CsvOptions& options, std::size_t& row) {
   if constexpr (std::is_integral_v<T>)
     if (options.missing && !(std::trunc(*options.missing) == *options.missing && *options.missing >= std::numeric_limits<T>::lowest() && *options.missing < std::ldexp(1.0, std::numeric_limits<T>::digits)))
-      throw BuildError{path + ": .missing is " + std::to_string(*options.missing) + ", which is no " + std::string{replicator::name_of(dtype_of<T>)}};
+      throw BuildError{path + ": .missing is " + replicator::detail::number_text(*options.missing) + ", which is no " + std::string{replicator::name_of(dtype_of<T>)}};
   CsvFile file{path, options};
   const std::vector<std::size_t> places = file.find(columns);
   row = places.size();

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/printable.hpp>
 #include <replicator/core/processor.hpp>
 #include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/fingerprint.hpp>
@@ -52,9 +53,9 @@ class Replay final : public StepListener {
   Deployment deployment(Deployment asked) const {
     asked.devices.resize(1);  // an empty list becomes cpu:0
     if (name_of(asked.devices[0].kind) != recording_.device_kind)
-      throw BuildError{"--replay: " + path_ + " was recorded on a " + recording_.device_kind +
+      throw BuildError{"--replay: " + path_ + " was recorded on a " + printable(recording_.device_kind, 100) +
                        " device, but --devices names " + asked.devices[0].text() +
-                       ": only devices of one kind give the same bits; name " + recording_.device_kind + ":0"};
+                       ": only devices of one kind give the same bits; name " + printable(recording_.device_kind, 100) + ":0"};
     if (asked.see.record) throw BuildError{"--record and --replay were both given: a replay receives only what is in its file already"};
     asked.replicas = recording_.replicas;
     asked.seed = recording_.seed;
@@ -206,7 +207,7 @@ class Replay final : public StepListener {
     return {};
   }
   void say(const RecordedStep& step, const std::string& what) const noexcept {
-    std::fprintf(stderr, "replay of replica %d, step %s: %s\n", replica(), step.key().c_str(), what.c_str());
+    std::fprintf(stderr, "replay of replica %d, step %s: %s\n", replica(), step.key().c_str(), printable(what, 2000, LineEnds::keep).c_str());
   }
   static std::string count(std::size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/devices/thread_without_signals.hpp>
 #include <replicator/engine/placement.hpp>
 #include <replicator/io/file.hpp>
 #include <replicator/job/job.hpp>
@@ -85,7 +86,10 @@ class HangReport {
   void failed() {
     const std::lock_guard lock{mutex_};
     if (writer_.joinable() || !stuck()) return;
-    writer_ = std::thread{[this, brief = body(shown), whole = body(FlightRecord::capacity)] { write("a wait has failed", brief, whole); }};
+    try {
+      writer_ = thread_without_signals([this, brief = body(shown), whole = body(FlightRecord::capacity)] { write("a wait has failed", brief, whole); });
+    } catch (const DeviceError&) {  // no thread can start; the error that ends the steps matters more
+    }
   }
   // Prints where a device stands that has waited for long. The device continues to wait.
   void late(int device) {

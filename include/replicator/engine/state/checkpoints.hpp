@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/printable.hpp>
 #include <replicator/core/processor.hpp>
 #include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/all_variables.hpp>
@@ -210,11 +211,11 @@ class Checkpoints {
   void compare(std::map<std::string, std::string>& theirs) const {
     for (const std::string key : {"replicas", "seed", "threads per device"})
       if (theirs[key] != state_.experiment.at(key))
-        throw BuildError{"--resume: " + path_ + " is of another experiment: its " + key + ": " + theirs[key] + ", of this run: " +
+        throw BuildError{"--resume: " + path_ + " is of another experiment: its " + key + ": " + printable(theirs[key], 300) + ", of this run: " +
                          state_.experiment.at(key) + ". Resume it with the arguments it was begun with"};
     for (const auto& [key, value] : state_.experiment)
       if (theirs[key] != value)
-        say(path_ + " was written with another " + key + (key == "program" ? "" : " (" + theirs[key] + ", here " + value + ")") +
+        say(path_ + " was written with another " + key + (key == "program" ? "" : " (" + printable(theirs[key], 300) + ", here " + value + ")") +
             ": bits may differ from here on");
   }
   void compare(const std::set<std::string>& names, const Resolution& resolution, int ordinal) const {

@@ -79,7 +79,7 @@ class AdmissionServer {
     next_try_ = RendezvousClock::now() + std::chrono::milliseconds{200};
     try {
       listener_ = std::make_shared<FileDescriptor>(
-          listen_on(environment_.master_port, listening_address(environment_)));
+          listen_on(environment_.master_port, listening_address(environment_), environment_.rank));
     } catch (const Error&) {  // a stopped process, or a process 0 that was started again, has the port; or the interface is gone
     }
   }

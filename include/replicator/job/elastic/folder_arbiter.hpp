@@ -43,12 +43,12 @@ class FolderArbiter {
     const auto path = path_of(wanted.epoch.number);
     const auto own = folder_ + "/." + job_ + "-" + io::detail::random_name() + ".claim";
     write(own, text_of(wanted));
-    const bool linked = ::link(own.c_str(), path.c_str()) == 0;
-    const int why = errno;
+    const int refused = ::link(own.c_str(), path.c_str()) == 0 ? 0 : errno;
     ::unlink(own.c_str());
-    if (linked && !io::detail::flush_folder(folder_)) fail("bring the folder to the disk", errno);
+    if (refused == 0 && !io::detail::flush_folder(folder_)) fail("bring the folder to the disk", errno);
     if (auto held = read(wanted.epoch.number)) return *held;
-    fail("create " + path, why);
+    if (refused == 0 || refused == EEXIST) fail("read " + path, errno);
+    fail("create " + path, refused);
   }
   // The claim that holds a number. Throws CommunicationError for a file that is no claim.
   std::optional<Claim> read(std::uint64_t number) const {
@@ -87,8 +87,11 @@ class FolderArbiter {
   }
   void write(const std::string& path, const std::string& text) const {
     const FileDescriptor file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
-    if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) || ::fsync(file.get()) != 0)
-      fail("write " + path, errno);
+    errno = file ? ENOSPC : errno;  // a write that is cut short sets no number
+    if (file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(file.get()) == 0) return;
+    const int why = errno;
+    if (file) ::unlink(path.c_str());
+    fail("write " + path, why);
   }
 
   std::string folder_, job_;

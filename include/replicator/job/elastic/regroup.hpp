@@ -53,7 +53,7 @@ class Regroup {
   void confirm() { survivors_.confirm(); }
   // A listener at a free port: the regroup address of this process.
   static std::shared_ptr<FileDescriptor> open_regroup_listener(const ProcessEnvironment& environment) {
-    return std::make_shared<FileDescriptor>(listen_on(0, listening_address(environment)));
+    return std::make_shared<FileDescriptor>(listen_on(0, listening_address(environment), environment.rank));
   }
   FrameWriter& write(FrameWriter& frame) const { return survivors_.write(frame.text(environment_.job_name)); }
   // Expects a restarted process at the next rendezvous.

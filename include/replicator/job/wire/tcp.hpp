@@ -62,8 +62,9 @@ inline FileDescriptor listen_at(const SocketAddress& address) {
   return {};
 }
 
-// Listens at `where`, or on every address of this host. `port` 0 takes a free port. Throws CommunicationError.
-inline FileDescriptor listen_on(std::uint16_t port, const std::optional<SocketAddress>& where = {}) {
+// Listens at `where`, or on every address of this host. `port` 0 takes a free port. Throws CommunicationError, which names
+// `process`, this one.
+inline FileDescriptor listen_on(std::uint16_t port, const std::optional<SocketAddress>& where, int process) {
   SocketAddress address = where ? *where : *numeric_address("::");
   address.set_port(port);
   FileDescriptor socket = listen_at(address);
@@ -73,10 +74,10 @@ inline FileDescriptor listen_on(std::uint16_t port, const std::optional<SocketAd
     socket = listen_at(address);
   }
   if (!socket)
-    throw CommunicationError{"process 0 cannot listen on port " + std::to_string(port) +
+    throw CommunicationError{"process " + std::to_string(process) + " cannot listen on " + (port ? "port " + std::to_string(port) : "a free port") +
                                  (where ? " of " + where->text() : std::string{}) + ": " + errno_text(errno) +
-                                 "; choose another MASTER_PORT",
-                             0};
+                                 (port ? "; choose another MASTER_PORT" : "; choose another address by --interface, or raise the limit of open files"),
+                             process};
   return socket;
 }
 

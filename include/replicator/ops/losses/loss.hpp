@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include <replicator/core/number_text.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 
@@ -129,7 +130,7 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
   const double smoothing = options.label_smoothing;
   if (!(smoothing >= 0 && smoothing <= 1))
     throw BuildError{"softmax_cross_entropy at " + Location{where}.text() +
-                     ": label_smoothing must lie in [0, 1], found " + std::to_string(smoothing)};
+                     ": label_smoothing must lie in [0, 1], found " + detail::number_text(smoothing)};
   Graph& graph = logits.graph();
   const auto classes = logits.shape()[-1];
   Shape column = labels.shape();

@@ -5,6 +5,7 @@
 #include <source_location>
 #include <string>
 
+#include <replicator/core/number_text.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/losses/equal_shapes.hpp>
 #include <replicator/ops/reduce.hpp>
@@ -35,7 +36,7 @@ Tensor<T> huber(Tensor<T> a, Tensor<T> b, const HuberOptions& options = {},
   const double delta = options.delta;
   if (!(delta > 0))
     throw BuildError{"huber at " + Location{where}.text() + ": delta must be more than 0, found " +
-                     std::to_string(delta)};
+                     detail::number_text(delta)};
   return Tensor<T>{detail::map_at(
       a.graph(), dtype_of<T>, where,
       [&](Symbol x, Symbol y) {

@@ -26,7 +26,7 @@ inline std::int64_t require_axis(std::int64_t axis, std::size_t rank) {
   const auto signed_rank = static_cast<std::int64_t>(rank);
   if (axis < -signed_rank || axis >= signed_rank)
     throw BuildError{"asked for axis " + std::to_string(axis) + " of a tensor of " + std::to_string(rank) +
-                     " dimensions"};
+                     " dimensions: axes count from 0, or from -1 at the end"};
   return axis < 0 ? axis + signed_rank : axis;
 }
 }  // namespace detail

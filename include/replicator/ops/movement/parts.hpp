@@ -41,7 +41,7 @@ struct Slice {
       if (begin[i] < 0 || end[i] < begin[i] || end[i] > x.shape[i] || step[i] < 1)
         throw BuildError{"asked for elements " + std::to_string(begin[i]) + " to " + std::to_string(end[i]) +
                          " in steps of " + std::to_string(step[i]) + " of axis " + std::to_string(i) + " of " +
-                         x.text()};
+                         x.text() + ": begin is at least 0, end at least begin and at most " + std::to_string(x.shape[i]) + ", the step at least 1"};
       shape.push_back(end[i] == begin[i] ? 0 : (end[i] - begin[i] - 1) / step[i] + 1);
     }
     return {{x.dtype, shape}};
@@ -128,7 +128,7 @@ struct Concat {
       if (input.dtype != result.dtype || !(input.shape == expected))
         throw BuildError{"found " + inputs[0].text() + " and " + input.text() + ": all but the extent of axis " +
                          std::to_string(axis) + " must be equal"};
-      result.shape[along] += input.shape[along];
+      result.shape[along] = Shape::sum(result.shape[along], input.shape[along]);
     }
     return {result};
   }

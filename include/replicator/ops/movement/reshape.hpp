@@ -20,7 +20,7 @@ Tensor<T> reshape(Tensor<T> x, std::vector<std::int64_t> extents,
                   std::source_location where = std::source_location::current()) {
   const Shape shape = detail::at_line("reshape", where, [&] {
     std::int64_t known = 1, open = 0;
-    for (const auto extent : extents) extent == -1 ? ++open : known *= extent;
+    for (const auto extent : extents) extent == -1 ? ++open : known = Shape::product(known, extent);
     if (open > 1 || (open == 1 && (known == 0 || x.shape().elements() % known != 0)))
       throw BuildError{"the extent -1 cannot be found for " + x.any().type().text() + ": the others multiply to " +
                        std::to_string(known) + ", and only one may be -1"};

@@ -67,11 +67,8 @@ class ProgramBuilder {
   // A buffer for host values that never change. Asking again returns the same buffer.
   std::uint32_t constant_buffer(const std::byte* data, std::size_t bytes) {
     if (support_.runs_on_host()) return fixed_buffer(const_cast<std::byte*>(data), bytes);
-    const auto [found, fresh] = constants_.try_emplace(data, 0);
-    if (!fresh) {
-      if (buffers_[found->second].bytes != bytes) throw BuildError{"two constants of different sizes lie at one address"};
-      return found->second;
-    }
+    const auto [found, fresh] = constants_.try_emplace({data, bytes}, 0);  // two views may begin at one address
+    if (!fresh) return found->second;
     Memory memory;
     memory.bytes = bytes;
     memory.constant = data;
@@ -316,10 +313,10 @@ class ProgramBuilder {
   void place_constants(std::byte* to) {
     program_.constants = to;
     program_.queue.enter();
-    for (const auto& [data, buffer] : constants_) {
+    for (const auto& [bytes, buffer] : constants_) {
       auto& memory = buffers_[buffer];
       memory.fixed = to;
-      program_.queue.copy(to, data, memory.bytes);
+      program_.queue.copy(to, bytes.first, memory.bytes);
       program_.queue.synchronise();
       to += aligned(memory.bytes);
     }
@@ -346,7 +343,7 @@ class ProgramBuilder {
   std::vector<Memory> buffers_;
   std::vector<std::uint32_t> operands_;  // buffers, parallel to Program::pointers
   std::map<std::byte*, std::uint32_t> fixed_;
-  std::map<const std::byte*, std::uint32_t> constants_;
+  std::map<std::pair<const std::byte*, std::size_t>, std::uint32_t> constants_;
   std::map<std::uint32_t, std::size_t> staged_;  // buffers in which inputs arrive -> their offsets after the scratch
   std::uint32_t graph_ = none, node_ = none;
   std::int32_t replica_ = -1;

@@ -20,6 +20,7 @@ REPLICATOR_TEMPLATE std::string Location::text<>() const;
 REPLICATOR_TEMPLATE std::string detail::number_text<>(double);
 REPLICATOR_TEMPLATE void detail::refuse_element<>(const TensorType&, DType);
 REPLICATOR_TEMPLATE void detail::refuse_count<>(const Shape&, std::size_t);
+REPLICATOR_TEMPLATE void detail::refuse_without_memory<>(const std::string&);
 REPLICATOR_TEMPLATE AnyArray AnyArray::borrow<>(TensorType, void*, std::shared_ptr<const void>);
 REPLICATOR_TEMPLATE void detail::refuse_element<>(const AnyTensor&, DType);
 REPLICATOR_TEMPLATE detail::GraphAnchor::Slot* detail::GraphAnchor::new_place<>();
