@@ -64,9 +64,9 @@ TEST_CASE("an array that was moved away is refused as a constant, and as a first
   const AnyArray taken = given.any();
   AnyArray gone = taken;
   const AnyArray kept = std::move(gone);
-  const std::string why = ": the array has no memory: it was made without a shape, or moved from. A step_fn is called once for each replica, so give a copy there";
+  const std::string why = ": the array has no memory: it was made without a shape, or moved from";
   const auto found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)constant_node(x.graph(), gone, at); });
-  CHECK(found.message == "constant at " + found.line + why);
+  CHECK(found.message == "constant at " + found.line + ", which every replica makes from a copy of its own" + why);
   CHECK_THROWS_WITH(Initializer::value(gone), "Initializer::value" + why);
 }
 

@@ -66,7 +66,7 @@ TEST_CASE("shapes and atoms that do not fit are refused, with the line") {
   CHECK_THROWS_WITH(projected(Array<float>{{2, 4}}, Array<float>{Shape{2}}, Array<float>{Shape{2}}, five),
                     Contains("categorical_projection at ") && Contains("probabilities must be [N, 5], shift and scale [N]; found float32[2, 4]"));
   CHECK_THROWS_WITH(projected(Array<float>{{2, 1}}, Array<float>{Shape{2}}, Array<float>{Shape{2}}, {.atoms = 1}),
-                    Contains("at least 2 atoms, and low < high"));
+                    Contains("at least 2 atoms, and finite bounds with low < high"));
 }
 
 }  // namespace test_categorical_projection

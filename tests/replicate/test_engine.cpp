@@ -65,6 +65,13 @@ struct Unknown {
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
 };
 
+// Its only kernel declines whatever it is asked for.
+struct Picky : Unknown {
+  static constexpr std::string_view name = "picky";
+};
+constexpr Kernel declines{"declines", [](const KernelRequest&) -> std::unique_ptr<Executable> { return nullptr; }};
+const bool picky_registered = register_kernel<Picky>(DeviceKind::cpu, KernelTier::user, &declines);
+
 template <class Op>
 Tensor<float> apply_op(Op op, Tensor<float> x, std::source_location where = std::source_location::current()) {
   return Tensor<float>{compute(x.graph(), op, {x}, where)};
@@ -115,6 +122,15 @@ TEST_CASE("an operation without a kernel is refused where it was used, with the 
   });
   CHECK(found == "unknown at " + Location{where}.text() +
                      " has no cpu kernel: include <replicator/cpu/kernels.hpp>, or register one for your operation");
+}
+
+TEST_CASE("an operation whose kernels decline its tensors is refused with their types") {
+  Replicator repl{on_devices(1, 1)};
+  std::source_location where;
+  const auto found = error_of([&] {
+    repl.replicate(endless, [&](ReplicaContext&, Tensor<float> x) { return where = std::source_location::current(), apply_op(Picky{}, x); });
+  });
+  CHECK(found == "picky at " + Location{where}.text() + ": no cpu kernel of this program takes float32[]: cast the tensors, or register a kernel that does");
 }
 
 TEST_CASE("a step that fails changes no variable, and afterwards there is one answer") {

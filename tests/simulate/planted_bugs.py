@@ -26,7 +26,7 @@ BUGS = {
     "who_has_parted_is_not_looked_for": ("job", [(JOB + "survivors.hpp", "return !parted_[process] || epochs_.has(process);", "return !parted_[process];")]),
     "a_timeout_is_a_death": ("job", [(JOB + "survivors.hpp", "if (number == ECONNREFUSED) dead_[r] = true;", "if (number == ECONNREFUSED || (look && number != 0)) dead_[r] = true;")]),
     "a_claim_is_overwritten": ("job", [
-        (JOB + "elastic/folder_arbiter.hpp", "const bool linked = ::link(own.c_str(), path.c_str()) == 0;", "const bool linked = std::rename(own.c_str(), path.c_str()) == 0;")]),
+        (JOB + "elastic/folder_arbiter.hpp", "const int refused = ::link(own.c_str(), path.c_str()) == 0 ? 0 : errno;", "const int refused = std::rename(own.c_str(), path.c_str()) == 0 ? 0 : errno;")]),
     "the_smaller_part_is_as_quick": ("job", [(JOB + "rendezvous_server.hpp", "if (survivors_->lets_majority_go_first(here_)) return now >= until + options_.dead_after;", "")]),
     "an_answer_is_awaited_for_ever": ("job", [(JOB + "rendezvous_client.hpp", "if (!good || RendezvousClock::now() >= silence_end) return false;", "if (!good) return false;")]),
     "nobody_is_taken_in": ("job", [(JOB + "elastic/admission_server.hpp", "if (found == requests_.end()) return {};", "return {};")]),

@@ -40,7 +40,7 @@ template <class = void>
 // Throws BuildError for an array that was made without a shape, or moved from. `what` was given it.
 template <class = void>
 [[noreturn]] void refuse_without_memory(const std::string& what) {
-  throw BuildError{what + ": the array has no memory: it was made without a shape, or moved from. A step_fn is called once for each replica, so give a copy there"};
+  throw BuildError{what + ": the array has no memory: it was made without a shape, or moved from"};
 }
 }  // namespace detail
 

@@ -249,7 +249,7 @@ inline AnyTensor reshape(AnyTensor x, Shape shape, Location where) {  // throws 
 // Adds a constant node. Throws BuildError for an array without memory.
 template <class = void>
 AnyTensor constant_node(Graph& graph, AnyArray array, Location where) {
-  if (array.empty()) detail::refuse_without_memory("constant at " + where.text());
+  if (array.empty()) detail::refuse_without_memory("constant at " + where.text() + ", which every replica makes from a copy of its own");
   detail::Hasher hasher;
   hasher.word(static_cast<std::uint64_t>(array.dtype()));
   for (const auto extent : array.shape()) hasher.word(static_cast<std::uint64_t>(extent));

@@ -30,12 +30,12 @@ namespace detail {
 // Number of positions of a window along one axis. Throws BuildError where there is none.
 inline std::int64_t window_positions(std::int64_t extent, std::int64_t window, std::int64_t stride,
                                      std::int64_t dilation, std::int64_t low, std::int64_t high) {
+  if (window < 1 || extent < 1)
+    throw BuildError{"asked for a window of " + std::to_string(window) + " over an extent of " + std::to_string(extent) + ": both start at 1"};
   if (stride < 1 || dilation < 1 || low < 0 || high < 0)
     throw BuildError{"asked for stride " + std::to_string(stride) + ", dilation " + std::to_string(dilation) +
                      " and padding " + std::to_string(low) + ", " + std::to_string(high) +
                      ": stride and dilation start at 1, padding at 0"};
-  if (window < 1 || extent < 1)
-    throw BuildError{"asked for a window of " + std::to_string(window) + " over an extent of " + std::to_string(extent) + ": both start at 1"};
   const std::int64_t reach = Shape::sum(Shape::product(dilation, window - 1), 1);
   const std::int64_t padded = Shape::sum(Shape::sum(low, extent), high);
   if (reach > padded)

@@ -195,7 +195,7 @@ class Replicator {
       return visit_dtype(value.dtype(), [&]<class U>() { return Number{value.as<U>()[0]}.template as<T>(); });
     });
   }
-  // Sets every copy of a variable that this process holds. Throws BuildError if the type differs. In a job of several
+  // Sets every copy of a variable that this process holds. Throws BuildError if the type differs, or the array has no memory. In a job of several
   // processes each must set the same value. For mirrored variables the next step compares that: it throws the same
   // BuildError on all processes, with the variable and the lines. digest() and save_checkpoint() compare it too. The
   // asynchronous regime compares nothing.

@@ -40,7 +40,7 @@ struct ExplorationOptions {
 // The noise of one environment.
 class Exploration {
  public:
-  // Throws BuildError for a negative deviation, and for a pull outside of [0, 1].
+  // Throws BuildError for a deviation that is negative or not finite, and for a pull outside of [0, 1].
   Exploration(std::int64_t actions, const ExplorationOptions& options, PhiloxStream random)
       : options_{options}, random_{random}, state_(static_cast<std::size_t>(actions)) {
     if (!(options.stddev >= 0 && std::isfinite(options.stddev)) || !(options.pull >= 0 && options.pull <= 1))

@@ -59,7 +59,7 @@ class ExecutableCache {
     const std::string name{request.operation.name()}, device{name_of(kind)};
     std::string types;
     for (const auto& input : request.inputs) types += (types.empty() ? "" : ", ") + input.text();
-    if (any) throw BuildError{name + " at " + where + ": no " + device + " kernel of this program takes " + types + ": cast the tensors, or register a kernel that takes them"};
+    if (any) throw BuildError{name + " at " + where + ": no " + device + " kernel of this program " + (types.empty() ? "makes this: " : "takes " + types + ": cast the tensors, or ") + "register a kernel that does"};
     throw BuildError{name + " at " + where + " has no " + device + " kernel: include <replicator/" + device +
                      "/kernels." + (kind == DeviceKind::cpu ? "hpp" : "cuh") + ">, or register one for your operation"};
   }

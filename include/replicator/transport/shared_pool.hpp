@@ -82,8 +82,8 @@ class SharedPool {
   void agree(std::size_t rank, std::uint32_t id, std::size_t bytes) const {
     if (id >= ControlPage::most_regions)
       throw BuildError{"rank " + std::to_string(rank) + " has taken all " + std::to_string(ControlPage::most_regions) +
-                       " regions of shared memory: each collective of a compiled step takes one, and keeps it until the job ends. Make each step once and keep "
-                       "it, bring the elements to fewer sets of shapes, for example by padding, or run with --transport ucx"};
+                       " regions of shared memory: each collective of a compiled step takes one, and each rp::World::allocate, and keeps it until the job ends. "
+                       "Make each step once and keep it, bring the elements to fewer sets of shapes, for example by padding, allocate fewer, larger buffers, or run with --transport ucx"};
     std::atomic_ref{control(rank).region_bytes[id]}.store(bytes + 1, std::memory_order_release);
     full_fence();  // so that of two ranks at least the later one sees the other
     for (std::size_t r = 0; r < ranks_; ++r) {

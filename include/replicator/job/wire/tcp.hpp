@@ -64,7 +64,7 @@ inline FileDescriptor listen_at(const SocketAddress& address) {
 
 // Listens at `where`, or on every address of this host. `port` 0 takes a free port. Throws CommunicationError, which names
 // `process`, this one.
-inline FileDescriptor listen_on(std::uint16_t port, const std::optional<SocketAddress>& where, int process) {
+inline FileDescriptor listen_on(std::uint16_t port, const std::optional<SocketAddress>& where = {}, int process = 0) {
   SocketAddress address = where ? *where : *numeric_address("::");
   address.set_port(port);
   FileDescriptor socket = listen_at(address);

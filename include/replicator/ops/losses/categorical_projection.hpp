@@ -20,7 +20,7 @@ struct AtomOptions {
   double high = 1;
 
   double distance() const { return (high - low) / static_cast<double>(atoms - 1); }
-  // Throws BuildError unless atoms >= 2 and low < high.
+  // Throws BuildError unless atoms >= 2 and low < high, both finite.
   void require_valid(const std::string& what) const {
     if (atoms < 2 || !(low < high && std::isfinite(low) && std::isfinite(high)))
       throw BuildError{what + ": a distribution needs at least 2 atoms, and finite bounds with low < high; found " + std::to_string(atoms) + " atoms from " +
