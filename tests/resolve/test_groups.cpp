@@ -80,7 +80,7 @@ TEST_CASE("what cannot be cut into equal parts is refused with its axis") {
   found = error_at(4, [&](ReplicaContext&, T x) { where = Where::current(), all_to_all(x, 1, 0); });
   CHECK(found == "replica 0: all_to_all at " + at_line(where) + ": axis 1 is split over 4 replicas, found the shape [4, 2]: make it a multiple");
   found = error_at(2, [&](ReplicaContext&, T x) { where = Where::current(), all_to_all(x, 2, 0); });
-  CHECK(found == "all_to_all at " + at_line(where) + ": asked for axis 2 of a tensor of 2 dimensions");
+  CHECK(found == "all_to_all at " + at_line(where) + ": asked for axis 2 of a tensor of 2 dimensions: axes count from 0, or from -1 at the end");
   CHECK(error_at(4, [](ReplicaContext&, T x) { all_to_all(x, 1, 0, {.group = group_rows(4, 2)}); }) == "nothing");
 }
 
