@@ -12,6 +12,7 @@
 #include <replicator/io/number_encoding.hpp>
 #include <replicator/io/safetensors.hpp>
 #include <replicator/io/safetensors_header.hpp>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,7 +29,7 @@ inline std::string begin_safetensors(const std::string& path, std::vector<NamedT
     const std::size_t x = size_of(a.type.dtype), y = size_of(b.type.dtype);
     return x != y ? x > y : a.name < b.name;
   });
-  std::map<std::string, bool> names;
+  std::set<std::string> names;
   std::string header = "{";
   for (const auto& [key, value] : metadata)
     header +=
@@ -38,7 +39,7 @@ inline std::string begin_safetensors(const std::string& path, std::vector<NamedT
   for (const NamedTensor& tensor : tensors) {
     if (tensor.name == "__metadata__")
       throw BuildError{path + ": a tensor cannot be called \"__metadata__\", which the format keeps for itself: give it another name"};
-    if (!names.emplace(tensor.name, true).second)
+    if (!names.insert(tensor.name).second)
       throw BuildError{path + ": two tensors to be saved are called \"" + tensor.name + "\""};
     const detail::TensorEntry entry{tensor.type, offset, offset + tensor.type.bytes()};
     header += (header.size() == 1 ? "" : ",") + detail::json_entry(tensor.name, entry);

@@ -48,7 +48,7 @@ struct Claim {
 using Arbiter = std::function<Claim(const Claim& wanted)>;
 
 // Processes keep their numbers of the first rendezvous. **Two parts of a job must never both go on.** So the process that
-// gathers one part decides by the rule of Epochs, or asks the arbiter, if there is one. A missing process is out where
+// gathers one part decides by the rule of Epochs. If there is an arbiter, it asks that. A missing process counts as lost in two cases:
 //
 // - its host answers that nobody listens at its regroup address: it is dead;
 // - it is on this machine, and has been told that it is left out. No link can be cut there, and it reads its messages

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maxima and averages over windows of NCHW images. Their derivatives, of any order, need only these operations:
+// Maxima and averages over windows of NCHW images, and their derivatives of any order:
 //
-//   y = max(x)   dx = spread(x, dy), to the first element (in row-major order) that attains the maximum
-//                spread is linear in dy; its transpose picks the elements of u where x has its maxima: pick(x, u)
-//   y = average(x)   dx = its transpose
+//   y = max(x)          dx = spread(x, dy): each dy goes to the element of its window that has the maximum, the first one in row-major order
+//   s = spread(x, dy)   ddy = pick(x, ds): takes ds at the same elements. Each of the two is the transpose of the other
+//   y = average(x)      dx = the transpose of average, of dy
 #pragma once
 
 #include <source_location>
@@ -40,10 +40,10 @@ inline Shape pooled_shape(const Shape& x, const PoolingOptions& o) {
   if (x.rank() != 4) throw BuildError{"x must be [N, C, H, W], found " + x.text()};
   Shape y{x[0], x[1]};
   for (std::size_t i = 0; i < 2; ++i) {
-    if (o.window[i] > 0 && (o.padding.low[i] >= o.window[i] || o.padding.high[i] >= o.window[i]))
+    y.push_back(window_positions(x[i + 2], o.window[i], o.stride[i], 1, o.padding.low[i], o.padding.high[i]));
+    if (o.padding.low[i] >= o.window[i] || o.padding.high[i] >= o.window[i])
       throw BuildError{"padding " + std::to_string(o.padding.low[i]) + ", " + std::to_string(o.padding.high[i]) +
                        " leaves windows of " + std::to_string(o.window[i]) + " without an element: take less"};
-    y.push_back(window_positions(x[i + 2], o.window[i], o.stride[i], 1, o.padding.low[i], o.padding.high[i]));
   }
   return y;
 }

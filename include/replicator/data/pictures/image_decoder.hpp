@@ -50,17 +50,17 @@ class ImageDecoder {
   };
   static DecodeOptions checked(DecodeOptions options) {
     const auto refuse = [](const std::string& what) { throw BuildError{"decode_images: " + what}; };
-    const auto number = [](double value) { return replicator::detail::number_text(value); };
+    using replicator::detail::number_text;
     const auto [height, width] = options.crop;
     if (height < 1 || width < 1 || height > 65500 || width > 65500)
       refuse("the crop has the size " + std::to_string(height) + " x " + std::to_string(width) +
              "; 1 to 65500 is possible");
     if (!(options.scale[0] > 0 && options.scale[0] <= options.scale[1] && options.scale[1] <= 1))
-      refuse("scale is {" + number(options.scale[0]) + ", " + number(options.scale[1]) + "}; it is the {smallest, largest} share of the area, 0 < smallest <= largest <= 1");
+      refuse("scale is {" + number_text(options.scale[0]) + ", " + number_text(options.scale[1]) + "}; it is the {smallest, largest} share of the area, 0 < smallest <= largest <= 1");
     if (!(options.ratio[0] > 0 && options.ratio[0] <= options.ratio[1]))
-      refuse("ratio is {" + number(options.ratio[0]) + ", " + number(options.ratio[1]) + "}; it is the {smallest, largest} width / height, 0 < smallest <= largest");
+      refuse("ratio is {" + number_text(options.ratio[0]) + ", " + number_text(options.ratio[1]) + "}; it is the {smallest, largest} width / height, 0 < smallest <= largest");
     for (const float deviation : options.stddev)
-      if (!(deviation > 0)) refuse("stddev has " + number(deviation) + "; it must be above 0");
+      if (!(deviation > 0)) refuse("stddev has " + number_text(deviation) + "; it must be above 0");
     if (options.pad < 0) refuse("pad is " + std::to_string(options.pad) + "; it cannot be negative");
     if (options.most_pixels < 1) refuse("most_pixels is " + std::to_string(options.most_pixels) + "; it must be above 0");
     const std::int64_t larger = std::max(height, width);
