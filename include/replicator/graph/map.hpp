@@ -204,6 +204,11 @@ inline Graph& graph_of(const AnyTensor& x, std::string_view title, Location wher
   }
 }
 
+// An elementwise node in the graph of the first input, for the call `title` of the program.
+inline AnyTensor map_node(std::string_view title, Expression expression, std::span<const AnyTensor> inputs, DType result, Location where) {
+  return map_node(graph_of(inputs[0], title, where), std::move(expression), inputs, result, where, title);
+}
+
 // One scalar operation on tensors of one dtype.
 template <class = void>
 AnyTensor apply(ScalarOp op, std::initializer_list<AnyTensor> inputs, Location where, std::string_view title = elementwise) {

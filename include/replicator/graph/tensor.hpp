@@ -164,7 +164,7 @@ class Tensor {
     e.inputs = 2;
     e.outputs = {e.apply(op, e.input(0), e.input(1))};
     const AnyTensor operands[] = {a.value.any_, b.value.any_};
-    return Tensor<bool>{map_node(detail::graph_of(a.value.any_, title, a.where), std::move(e), operands, DType::boolean, a.where, title)};
+    return Tensor<bool>{detail::map_node(title, std::move(e), operands, DType::boolean, a.where)};
   }
   // The number as a tensor, at the line of `a`.
   static located<Tensor> like(const located<Tensor>& a, T number) {
@@ -183,7 +183,7 @@ class Tensor {
     const auto x = e.input(0), y = e.input(1);
     e.outputs = {e.apply(detail::ScalarOp::subtract, x, e.apply(detail::ScalarOp::multiply, e.apply(detail::ScalarOp::divide, x, y), y))};
     const AnyTensor operands[] = {a.value.any_, b.value.any_};
-    return Tensor{map_node(detail::graph_of(a.value.any_, "operator%", a.where), std::move(e), operands, dtype_of<T>, a.where, "operator%")};
+    return Tensor{detail::map_node("operator%", std::move(e), operands, dtype_of<T>, a.where)};
   }
   static Tensor scalar_right(detail::ScalarOp op, const located<Tensor>& a, T b) {
     return Tensor{apply(op, a.value.any_, b, a.where, operator_title(op))};
@@ -194,7 +194,7 @@ class Tensor {
     e.inputs = 1;
     const auto scalar = e.constant(a);
     e.outputs = {e.apply(op, scalar, e.input(0))};
-    return Tensor{map_node(detail::graph_of(b.value.any_, operator_title(op), b.where), std::move(e), std::span{&b.value.any_, 1}, dtype_of<T>, b.where, operator_title(op))};
+    return Tensor{detail::map_node(operator_title(op), std::move(e), std::span{&b.value.any_, 1}, dtype_of<T>, b.where)};
   }
 
   AnyTensor any_;

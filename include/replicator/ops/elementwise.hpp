@@ -64,11 +64,11 @@ AnyTensor map_at(Graph& graph, DType dtype, Location where, F f, const Inputs&..
   const AnyTensor operands[] = {inputs...};
   return map_node(graph, record(f, compute_type(dtype), std::make_index_sequence<sizeof...(Inputs)>{}), operands, dtype, where);
 }
-// The same in the graph of `x`, for the call `title` of the program, which errors name.
+// The same in the graph of the first input, for the call `title` of the program, which errors name.
 template <class F, class... Inputs>
-AnyTensor titled_map(std::string_view title, const AnyTensor& x, DType dtype, Location where, F f, const Inputs&... inputs) {
+AnyTensor titled_map(std::string_view title, DType dtype, Location where, F f, const Inputs&... inputs) {
   const AnyTensor operands[] = {inputs...};
-  return map_node(graph_of(x, title, where), record(f, compute_type(dtype), std::make_index_sequence<sizeof...(Inputs)>{}), operands, dtype, where, title);
+  return map_node(title, record(f, compute_type(dtype), std::make_index_sequence<sizeof...(Inputs)>{}), operands, dtype, where);
 }
 
 template <Element T>
@@ -154,7 +154,7 @@ Tensor<T> floor(Tensor<T> x, std::source_location where = std::source_location::
 template <FloatingElement T>
 Tensor<T> ceil(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::titled_map(
-      "ceil", x, dtype_of<T>, where, [](Symbol a) { return ceil(a); }, x.any())};
+      "ceil", dtype_of<T>, where, [](Symbol a) { return ceil(a); }, x.any())};
 }
 // max(x, 0). A NaN stays, and the derivative at 0 is 0. Under rp::mixed_precision the result is rounded.
 template <Element T>
@@ -196,19 +196,19 @@ Tensor<T> pow(Tensor<T> a, Tensor<T> exponent, std::source_location where = std:
 template <Element T>
 Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, Tensor<T> no, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::titled_map(
-      "select", yes, dtype_of<T>, where, [](Symbol c, Symbol y, Symbol n) { return select(c, y, n); }, condition, yes, no)};
+      "select", dtype_of<T>, where, [](Symbol c, Symbol y, Symbol n) { return select(c, y, n); }, condition, yes, no)};
 }
 template <Element T>
 Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, std::type_identity_t<T> no,
                  std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::titled_map(
-      "select", yes, dtype_of<T>, where, [no](Symbol c, Symbol y) { return select(c, y, no); }, condition, yes)};
+      "select", dtype_of<T>, where, [no](Symbol c, Symbol y) { return select(c, y, no); }, condition, yes)};
 }
 template <Element T>
 Tensor<T> select(Tensor<bool> condition, std::type_identity_t<T> yes, Tensor<T> no,
                  std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::titled_map(
-      "select", no, dtype_of<T>, where, [yes](Symbol c, Symbol n) { return select(c, yes, n); }, condition, no)};
+      "select", dtype_of<T>, where, [yes](Symbol c, Symbol n) { return select(c, yes, n); }, condition, no)};
 }
 
 // The same values in another type. Floating to integer truncates, and saturates where the integer ends; NaN gives 0. Integers

@@ -121,9 +121,9 @@ Tensor<T> normalise(Tensor<T> x, const MeanAndVariance<T>& by, Tensor<T> gamma, 
                     std::source_location where = std::source_location::current()) {
   detail::require_epsilon(epsilon, where);
   const AnyTensor scale = detail::titled_map(
-      "normalise", x, dtype_of<T>, where, [&](Symbol g, Symbol v) { return g / sqrt(v + epsilon); }, gamma, by.variance);
+      "normalise", dtype_of<T>, where, [&](Symbol g, Symbol v) { return g / sqrt(v + epsilon); }, gamma, by.variance);
   return Tensor<T>{detail::titled_map(
-      "normalise", x, dtype_of<T>, where, [](Symbol v, Symbol m, Symbol s, Symbol b) { return (v - m) * s + b; }, x, by.mean,
+      "normalise", dtype_of<T>, where, [](Symbol v, Symbol m, Symbol s, Symbol b) { return (v - m) * s + b; }, x, by.mean,
       scale, beta)};
 }
 
