@@ -28,6 +28,7 @@ class MessagesOnly {
   int size() const { return inner_.size(); }
   rt::Latency latency() const { return rt::Latency::messages; }
   rt::Region allocate(std::size_t bytes) { return inner_.allocate(bytes); }
+  void release(rt::Region region) { inner_.release(region); }
   rt::Ticket send(std::span<const std::byte> out, int peer, rt::Slot slot) { return inner_.send(out, peer, slot); }
   rt::Ticket recv(std::span<std::byte> in, int peer, rt::Slot slot) { return inner_.recv(in, peer, slot); }
   bool done(rt::Ticket ticket) { return inner_.done(ticket); }

@@ -111,7 +111,7 @@ const Idle none, red{Digest{1, 1}}, blue{Digest{2, 2}};
 
 LoweredNode node(const Executable& kernel, std::vector<std::uint32_t> inputs, std::vector<std::uint32_t> outputs) {
   LoweredNode result;
-  result.executable = &kernel;
+  result.executable = {std::shared_ptr<void>{}, &kernel};  // owned by nobody
   result.inputs = std::move(inputs);
   result.outputs = std::move(outputs);
   return result;

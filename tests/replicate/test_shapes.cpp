@@ -18,12 +18,15 @@
 #include <replicator/engine/kept_steps.hpp>
 #include <replicator/engine/shape_numbers.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/movement/broadcast_to.hpp>
+#include <replicator/ops/observe.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/resolve/collective_calls.hpp>
 
 #include "../input/temporary_folder.hpp"
+#include "../support/memory_in_use.hpp"
 #include "../support/programs.hpp"
 #include "deployments.hpp"
 #include "run_random.hpp"
@@ -308,6 +311,46 @@ TEST_CASE("programs are kept for the latest 16 sets of shapes, on every process"
     else CHECK_THAT(results[0].text, !warning);
     CHECK_THAT(results[1].text, !warning);
   }
+}
+
+TEST_CASE("a step that is made anew in every epoch, with other shapes, gives its memory back, on one process and on two") {
+  constexpr std::int64_t numbers = 1 << 20;
+  const auto epochs = [](const Deployment& where) {
+    Replicator repl{where};
+    std::int64_t before = 0;
+    for (int epoch = 0; epoch < 40; ++epoch) {
+      auto step = repl.replicate([epoch](ReplicaContext& replica) {
+        const auto count = replica.variable<float>("count", {}, Initializer::zeros());
+        count.assign(count.read() + 1.0f);
+        return sum(all_reduce(broadcast_to(count.read(), {numbers + epoch}), Reduction::mean)) / static_cast<float>(numbers + epoch);
+      });
+      if (std::get<0>(step.step())[repl.process()][0] != static_cast<float>(epoch + 1)) return std::string{"another value"};
+      if (epoch == 3) before = test::resident_bytes();
+    }
+    const auto more = test::resident_bytes() - before;
+    return more < 8 * numbers * 4 ? std::string{"less"} : std::to_string(more) + " B more";  // each epoch takes 4 B and more for each number
+  };
+  CHECK(epochs(on_devices(2, 2)) == "less");
+  const auto results = run_job(2, on_devices(2, 1), epochs);
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK(result.text == "less");
+}
+
+TEST_CASE("what a step function gives to callbacks is freed with the step") {
+  Replicator repl{on_devices(1, 1)};
+  std::weak_ptr<int> given;
+  {
+    auto step = repl.replicate([&](ReplicaContext& replica) {
+      const auto token = std::make_shared<int>(0);
+      given = token;
+      const auto x = uniform<float>(replica, {2});
+      host_callback(x, [token](const Array<float>&) { ++*token; });
+      return sum(x);
+    });
+    step.step();
+    CHECK_FALSE(given.expired());
+  }
+  CHECK(given.expired());
 }
 
 TEST_CASE("shapes are numbered as they come, by extents, rank and dtype of every component") {

@@ -144,7 +144,6 @@ class Programs {
   std::vector<std::unique_ptr<DeviceTrace>> watches;  // by device, or none
   VariableStore variables;
   Resolution resolution;
-  std::vector<Program> programs;
 
  private:
   template <class F>
@@ -161,6 +160,9 @@ class Programs {
   std::vector<std::vector<AnyArray>> inputs_;
   std::vector<LoweredGraph> lowered_;
   std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
+
+ public:
+  std::vector<Program> programs;  // destroyed before the communicators
 };
 
 using Kind = Instruction::Kind;
@@ -289,6 +291,21 @@ TEST_CASE("replicas with equal graphs share kernels") {
   lower(resolution.classes[0], DeviceKind::cpu, cache);
   lower(resolution.classes[0], DeviceKind::cpu, cache);
   CHECK(cache.size() == 1);
+}
+
+TEST_CASE("kernels of ever new shapes are dropped when nobody uses them, and kernels in use stay") {
+  ExecutableCache cache{1};
+  const auto lowered = [&](std::int64_t extent) {
+    Graph graph{0, 1};
+    const AnyTensor x = graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{extent}}}, {}, {}}));
+    graph.results().push_back((Tensor<float>{x} * 2.0f).any().value());
+    return lower(resolve(std::vector<Graph>{graph}).classes[0], DeviceKind::cpu, cache);
+  };
+  const auto kept = lowered(1);
+  const auto* used = kept.nodes.back().executable.get();
+  for (std::int64_t extent = 2; extent < static_cast<std::int64_t>(3 * ExecutableCache::most); ++extent) lowered(extent);
+  CHECK(cache.size() <= ExecutableCache::most);
+  CHECK(lowered(1).nodes.back().executable.get() == used);
 }
 
 TEST_CASE("a kernel that gives no layouts for its operands is refused, with the operation and its line") {

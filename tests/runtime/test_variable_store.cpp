@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +15,7 @@
 #include <replicator/runtime/variable_store.hpp>
 
 #include "../support/errors.hpp"
+#include "../support/memory_in_use.hpp"
 
 namespace test_variable_store {
 
@@ -211,19 +209,14 @@ TEST_CASE("a mirrored variable has a copy for each device, a replica-local one f
 }
 
 TEST_CASE("large variables of zeros take no memory until they are written to, and each copy has its own") {
-  const auto resident = [] {
-    long size = 0, pages = 0;
-    std::ifstream{"/proc/self/statm"} >> size >> pages;
-    return pages * ::sysconf(_SC_PAGESIZE);
-  };
   constexpr std::int64_t count = 8 << 20;  // 32 MiB
   VariableStore store{7, 2, 1};
-  const auto before = resident();
+  const auto before = test::resident_bytes();
   store.declare(declaration("w/momentum", Initializer::zeros(), {count}));
-  CHECK(resident() - before < 16 << 20);
+  CHECK(test::resident_bytes() - before < 16 << 20);
   store.overwrite("w/momentum", 0).as<float>()[count - 1] = 1;
   CHECK(store.value("w/momentum", 1).as<float>()[count - 1] == 0);
-  CHECK(resident() - before < 24 << 20);
+  CHECK(test::resident_bytes() - before < 24 << 20);
 }
 
 TEST_CASE("large variables have the first values of small ones, in each copy") {

@@ -8,6 +8,8 @@
 #include <string>
 #include <thread>
 
+#include "../support/memory_in_use.hpp"
+
 namespace test_in_process {
 
 namespace rt = replicator::detail::transport;
@@ -98,6 +100,24 @@ TEST_CASE("a sleeper wakes when a peer publishes a word, and not before") {
   }
   peer.join();
   CHECK(all);
+}
+
+TEST_CASE("a region lives until all ranks have released it, and then gives its memory back") {
+  rt::InProcessGroup group{2};
+  rt::InProcess a{group, 0}, b{group, 1};
+  constexpr std::size_t bytes = 16 << 20;
+  const auto before = replicator::test::resident_bytes();
+  for (std::uint32_t round = 0; round < 20; ++round) {
+    const auto mine = a.allocate(bytes), theirs = b.allocate(bytes);
+    CHECK(mine.id == round);
+    CHECK(theirs.id == round);
+    CHECK(mine.data[7] == std::byte{0});
+    std::memset(mine.data, 5, bytes);
+    a.release(mine);
+    CHECK(b.peer(theirs, 0)[bytes - 1] == std::byte{5});
+    b.release(theirs);
+  }
+  CHECK(replicator::test::resident_bytes() - before < static_cast<std::int64_t>(3 * bytes));
 }
 
 TEST_CASE("a wait ends at its time and says that it was in vain") {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <replicator/transport/shared_memory.hpp>
 #include <set>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "../support/memory_in_use.hpp"
 #include "jobs.hpp"
 #include "traffic.hpp"
 
@@ -166,6 +168,35 @@ TEST_CASE("unequal allocations and tables that name no process are refused") {
       Catch::Matchers::Contains("rank 1 allocates 128 bytes as shared region 0, but rank 0 allocates 64"));
   CHECK_THROWS_WITH(SharedMemory::create(job, {0, 1}),
                     "rank 1 is said to be in process 1, but the job has 1 processes");
+}
+
+TEST_CASE("a shared region lives until all ranks have released it, and then gives its memory back") {
+  check_all_empty(run_ranks({0, 0, 1}, [](Job&, SharedMemory& endpoint) {
+    constexpr std::size_t bytes = 8 << 20;
+    std::string wrong;
+    for (int round = 0; round < 20; ++round) {
+      const auto region = endpoint.allocate(bytes);
+      std::memset(region.data, endpoint.rank() + 1, bytes);
+      if (endpoint.rank() != 2) endpoint.release(region);  // while rank 2 may not have allocated its own
+      wrong += count_together(endpoint, 1);
+      for (int r = 0; endpoint.rank() == 2 && r < 3; ++r)
+        if (endpoint.peer(region, r)[bytes - 1] != static_cast<std::byte>(r + 1)) wrong += "lost in round " + std::to_string(round) + "; ";
+      if (endpoint.rank() == 2) endpoint.release(region);
+    }
+    wrong += count_together(endpoint, 1);
+    if (const auto left = bytes_of_memory_files(); left > static_cast<std::int64_t>(2 * bytes)) wrong += std::to_string(left) + " B are left in files; ";
+    if (const auto left = resident_bytes(); left > 256 << 20) wrong += std::to_string(left) + " B are resident; ";
+    return wrong;
+  }));
+}
+
+TEST_CASE("any number of regions is allocated one after the other, and sizes are compared in each") {
+  Job job;
+  auto endpoints = SharedMemory::create(job, {0, 0});
+  for (int i = 0; i < 10000; ++i)
+    for (const auto& endpoint : endpoints) endpoint->release(endpoint->allocate(64));
+  endpoints[0]->allocate(64);
+  CHECK_THROWS_WITH(endpoints[1]->allocate(128), Catch::Matchers::Contains("rank 1 allocates 128 bytes as shared region 10000, but rank 0 allocates 64"));
 }
 
 TEST_CASE("a wait ends at its time, and at an abort") {

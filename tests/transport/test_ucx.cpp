@@ -8,12 +8,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <replicator/job/wire/socket_address.hpp>
 #include <replicator/transport/ucx.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "../support/memory_in_use.hpp"
 #include "../support/network_hosts.hpp"
 #include "jobs.hpp"
 #include "traffic.hpp"
@@ -71,6 +73,19 @@ TEST_CASE("ucx carries messages of any size between all pairs, posted in any ord
   const auto table = GENERATE(std::vector<int>{0}, std::vector<int>{0, 1}, std::vector<int>{0, 1, 2},
                               std::vector<int>{0, 1, 2, 3, 4}, std::vector<int>{0, 0, 1, 1, 1});
   check_all_empty(run_ranks(table, [](Job&, Ucx& endpoint) { return all_traffic(endpoint); }));
+}
+
+TEST_CASE("memory for messages is given back when its rank releases it") {
+  Job job;
+  auto endpoints = Ucx::create(job, {0});
+  constexpr std::size_t bytes = 16 << 20;
+  const auto before = resident_bytes();
+  for (int round = 0; round < 20; ++round) {
+    const auto region = endpoints[0]->allocate(bytes);
+    std::memset(region.data, 1, bytes);
+    endpoints[0]->release(region);
+  }
+  CHECK(resident_bytes() - before < static_cast<std::int64_t>(2 * bytes));
 }
 
 TEST_CASE("limits of files that leave ucx no room are an error, and no signal ends the process") {

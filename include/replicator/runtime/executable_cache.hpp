@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// ExecutableCache: keeps the executables (prepared kernels) of a Replicator. Each is made once for an operation, its
-// shapes and layouts.
+// ExecutableCache: the executables (prepared kernels) of a Replicator. Each is made once for an operation, its shapes and
+// layouts. Where elements have ever new shapes, the cache drops executables that no program uses.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <memory>
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include <replicator/core/attributes.hpp>
 #include <replicator/core/hash.hpp>
@@ -21,20 +21,28 @@ namespace replicator::detail {
 
 class ExecutableCache {
  public:
+  static constexpr std::size_t most = 4096;  // unused ones are dropped when there are more
+
   explicit ExecutableCache(int threads, KernelChoice choice = {}) : threads_{threads}, choice_{choice} {}
 
   // Tries the highest filled tier of kernels first. Throws BuildError if no kernel takes these shapes.
-  const Executable& get(DeviceKind kind, const AnyOperation& operation, std::span<const TensorType> inputs, std::span<const TensorType> outputs,
-                        std::span<const Layout> offered, const std::string& where) {
+  std::shared_ptr<const Executable> get(DeviceKind kind, const AnyOperation& operation, std::span<const TensorType> inputs, std::span<const TensorType> outputs,
+                                        std::span<const Layout> offered, const std::string& where) {
     // An operation with an effect is not determined by its attributes, so its executable is not shared.
-    if (operation.effect()) return *effects_.emplace_back(make(kind, {operation, inputs, outputs, offered, threads_, choice_}, where));
+    if (operation.effect()) return make(kind, {operation, inputs, outputs, offered, threads_, choice_}, where);
+    if (made_.size() >= next_search_) drop_unused();
     auto& slot = made_[key(kind, operation, inputs, offered)];
     if (!slot) slot = make(kind, {operation, inputs, outputs, offered, threads_, choice_}, where);
-    return *slot;
+    return slot;
   }
   std::size_t size() const { return made_.size(); }
 
  private:
+  // Searches again when there are twice as many as are in use, so that it costs little for each executable.
+  void drop_unused() {
+    std::erase_if(made_, [](const auto& one) { return one.second.use_count() <= 1; });
+    next_search_ = std::max(most, 2 * made_.size());
+  }
   static Digest key(DeviceKind kind, const AnyOperation& operation, std::span<const TensorType> inputs, std::span<const Layout> offered) {
     Hasher hasher;
     hasher.word(static_cast<std::uint64_t>(kind));
@@ -74,8 +82,8 @@ class ExecutableCache {
 
   int threads_;
   KernelChoice choice_;
-  std::unordered_map<Digest, std::unique_ptr<Executable>, DigestHash> made_;
-  std::vector<std::unique_ptr<Executable>> effects_;
+  std::unordered_map<Digest, std::shared_ptr<const Executable>, DigestHash> made_;
+  std::size_t next_search_ = most;
 };
 
 }  // namespace replicator::detail

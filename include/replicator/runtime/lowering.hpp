@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,9 +34,9 @@ struct LoweredValue {
 inline constexpr std::int32_t everywhere = -1;
 
 struct LoweredNode {
-  std::uint32_t node = 0;                  // index in the graph; for a copy, the node that uses it
-  const Executable* executable = nullptr;  // null: an Input, Constant, Read, Assign or Placeholder
-  std::vector<std::uint32_t> inputs;       // values
+  std::uint32_t node = 0;                        // index in the graph; for a copy, the node that uses it
+  std::shared_ptr<const Executable> executable;  // null: an Input, Constant, Read, Assign or Placeholder
+  std::vector<std::uint32_t> inputs;             // values
   std::vector<std::uint32_t> outputs;
   bool uniform = false;
   std::uint32_t segment = 0;
@@ -88,7 +89,7 @@ class Lowering {
     LoweredNode lowered{index, nullptr, {}, {}, source_.uniformity.uniform[index], source_.segment[index], device_of(index), false};
     std::vector<Layout> given(node.outputs.size());
     if (compute) {
-      lowered.executable = &choose(node, compute->operation);
+      lowered.executable = choose(node, compute->operation);
       given = lowered.executable->output_layouts;
     }
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
@@ -113,7 +114,7 @@ class Lowering {
     for (const auto result : lowered_.results) use(result, 0);
   }
 
-  const Executable& choose(const Node& node, const AnyOperation& operation) {
+  std::shared_ptr<const Executable> choose(const Node& node, const AnyOperation& operation) {
     std::vector<TensorType> inputs;
     std::vector<Layout> offered;
     for (const auto input : node.inputs) {
@@ -144,13 +145,13 @@ class Lowering {
     for (const auto& [known, copy] : made)
       if (known == layout) return copy;
     const auto& type = graph_.type(value);
-    const auto& executable = cache_.get(kind_, LayoutCopy{layout}, {&type, 1}, {&type, 1}, {&native.layout, 1}, graph_.node(user).where.text());
+    auto executable = cache_.get(kind_, LayoutCopy{layout}, {&type, 1}, {&type, 1}, {&native.layout, 1}, graph_.node(user).where.text());
     const bool uniform = source_.uniformity.uniform[value.node];
     const auto segment = source_.segment[value.node] + (graph_.node(value).get<Placeholder>() ? 1 : 0);
     const auto device = lowered_.values[native.value].device;
     const auto copy = add_value(value, layout, uniform, device);
     lowered_.values[copy].copied = true;
-    lowered_.nodes.push_back({user, &executable, {native_[value.node][value.output].value}, {copy}, uniform, segment, device, true});
+    lowered_.nodes.push_back({user, std::move(executable), {native_[value.node][value.output].value}, {copy}, uniform, segment, device, true});
     made.emplace_back(layout, copy);
     return copy;
   }

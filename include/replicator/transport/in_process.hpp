@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -69,6 +70,7 @@ class InProcessGroup {
     Allocation(std::size_t size, int ranks) : bytes{size}, memory(static_cast<std::size_t>(ranks)) {}
     std::size_t bytes;
     std::vector<Memory> memory;  // [rank]
+    int released = 0;            // number of ranks that released it
   };
 
   void throw_if_aborted() const {
@@ -88,13 +90,18 @@ class InProcessGroup {
   // An allocation never moves.
   Allocation& allocation(std::uint32_t id, std::size_t bytes, int rank) {
     const std::lock_guard lock{mutex_};
-    if (id == allocations_.size()) allocations_.emplace_back(bytes, ranks_);
-    Allocation& found = allocations_[id];
+    Allocation& found = allocations_.try_emplace(id, bytes, ranks_).first->second;
     if (found.bytes != bytes)
       throw BuildError{"rank " + std::to_string(rank) + " allocates " + std::to_string(bytes) + " B as region " +
                        std::to_string(id) + ", another rank " + std::to_string(found.bytes) +
                        " B: every rank must allocate the same sizes in the same order"};
     return found;
+  }
+
+  void release(std::uint32_t id) {
+    const std::lock_guard lock{mutex_};
+    const auto found = allocations_.find(id);
+    if (++found->second.released == ranks_) allocations_.erase(found);
   }
 
   void post(int destination, const Post& mine, bool sending) {
@@ -169,9 +176,9 @@ class InProcessGroup {
   alignas(64) std::mutex mutex_;  // guards all below except the inboxes
   std::condition_variable awake_;
   std::uint64_t wakes_ = 0;
-  std::optional<CommunicationError> error_;  // written once, before aborted_
-  std::deque<Allocation> allocations_;
-  std::deque<Inbox> inboxes_;  // [rank]
+  std::optional<CommunicationError> error_;          // written once, before aborted_
+  std::map<std::uint32_t, Allocation> allocations_;  // [id]
+  std::deque<Inbox> inboxes_;                        // [rank]
 };
 
 // The endpoint of one rank; used by one thread at a time.
@@ -194,6 +201,7 @@ class InProcess {
     ++regions_;
     return region;
   }
+  void release(Region region) { group_->release(region.id); }
 
   Ticket send(std::span<const std::byte> out, int peer, Slot slot) {
     // A send's bytes are only read.

@@ -61,6 +61,11 @@ class MemoryFile {
     return {static_cast<std::byte*>(data), bytes};
   }
 
+  // Gives the memory of a range back. It must begin and end at a page. Those who have it mapped read zeros.
+  void discard(std::size_t offset, std::size_t bytes) const {
+    static_cast<void>(::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes)));
+  }
+
  private:
   void grow(std::size_t bytes) const {
     struct stat now {};

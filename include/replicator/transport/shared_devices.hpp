@@ -204,6 +204,7 @@ class SharedDevices : public DevicePartCalls<SharedDevices> {
   int rank() const { return host_->rank(); }
   int size() const { return host_->size(); }
   Region allocate(std::size_t bytes) { return host_->allocate(bytes); }
+  void release(Region region) { host_->release(region); }
   const std::byte* peer(Region region, int peer) const { return host_->peer(region, peer); }
   void notify() { host_->notify(); }
   Ticket send(std::span<const std::byte> out, int peer, Slot slot) { return host_->send(out, peer, slot); }
@@ -249,7 +250,7 @@ class SharedDevices : public DevicePartCalls<SharedDevices> {
  private:
   friend DevicePartCalls<SharedDevices>;
   using Opened = SharedDeviceGroup::Opened;
-  static constexpr std::uint32_t cards_of_region = 64;  // a process maps each region, and only so many
+  static constexpr std::uint32_t cards_of_region = 64;  // so that few allocations take a region of their own
 
   const DevicePart& own_part(Region region) { return part(region.id); }
   void* mark_of(Region region, int peer) { return group_->is_local(peer) ? part(region.id, peer).mark : opened(region, peer).mark; }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <replicator/core/error.hpp>
 #include <replicator/job/job.hpp>
@@ -46,17 +47,22 @@ class SharedMemory {
   // Does not wait for the other ranks. Throws BuildError where another rank has allocated a different size.
   Region allocate(std::size_t bytes) {
     job_.check();
-    const auto id = static_cast<std::uint32_t>(regions_.size());
+    const auto id = next_region_;
     pool_->agree(rank_, id, bytes);
-    const auto whole = detail::round_to_pages(bytes == 0 ? 1 : bytes);
-    regions_.push_back(pool_->map(id, end_, whole));
-    end_ += whole;
-    return {regions_.back()[rank_], bytes, id};
+    const auto place = detail::SharedPool::place_of_region(end_, bytes);
+    const auto& mapped = regions_[id] = pool_->map(id, place);
+    end_ += place.bytes;
+    ++next_region_;
+    return {mapped[rank_], bytes, id};
+  }
+  void release(Region region) {
+    regions_.erase(region.id);
+    pool_->release(region.id);
   }
 
   // The same region of another rank. It holds zeros until it is written.
   const std::byte* peer(Region region, int peer) const { return writable_peer(region, peer); }
-  std::byte* writable_peer(Region region, int peer) const { return regions_[region.id][static_cast<std::size_t>(peer)]; }
+  std::byte* writable_peer(Region region, int peer) const { return regions_.at(region.id)[static_cast<std::size_t>(peer)]; }
 
   // Wakes peers that sleep. Call it after seq_cst stores into the own memory.
   void notify() {
@@ -146,7 +152,8 @@ class SharedMemory {
   std::size_t rank_;
   std::size_t end_;  // current end of the file
   Spin spin_;
-  std::vector<std::vector<std::byte*>> regions_;  // by id, then rank
+  std::map<std::uint32_t, std::vector<std::byte*>> regions_;  // by id, then rank
+  std::uint32_t next_region_ = 0;
   detail::MessageMatcher mailbox_;
   Job::Hook hook_;
 };

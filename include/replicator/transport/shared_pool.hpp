@@ -27,15 +27,23 @@ namespace replicator::detail::transport::detail {
 
 // The first bytes of every rank's file. Behind it lie one ring from every rank, then the regions.
 struct ControlPage {
-  static constexpr std::uint32_t most_regions = 4096;
+  static constexpr std::uint32_t compared = 1024;
   Doorbell bell;
-  std::uint64_t region_bytes[most_regions];  // plus 1; 0: not allocated yet
+  std::uint64_t sizes[compared];  // of the latest regions, see SharedPool::agree
 };
 
 // Shared by the endpoints of a process, so that each region is mapped once per process. Every rank has one file that only
-// grows. A region lies at the same offset in all files, so allocating needs no message to the others.
+// grows. A region lies at the same offset in all files, so allocating needs no message to the others. The last word of a
+// region of rank 0 counts the ranks that have released it. The last one gives the memory of all back; the offsets are not used
+// again.
 class SharedPool {
  public:
+  // Where a region lies in the file of every rank.
+  struct Place {
+    std::size_t offset, bytes;
+  };
+  static Place place_of_region(std::size_t offset, std::size_t bytes) { return {offset, round_to_pages(bytes + sizeof(std::uint64_t))}; }
+
   // Collective over the processes of the job.
   SharedPool(Job& job, const std::vector<int>& process_of_rank) : ranks_{process_of_rank.size()} {
     check_process_table(job, process_of_rank);
@@ -68,30 +76,48 @@ class SharedPool {
     return round_to_pages(round_to_pages(sizeof(ControlPage)) + ranks_ * sizeof(SharedRing));
   }
 
-  // Maps region `id` of every rank, at `offset` of each file. Any thread may call it; the pointers stay valid.
-  std::vector<std::byte*> map(std::uint32_t id, std::size_t offset, std::size_t bytes) {
+  // Maps region `id` of every rank. Any thread may call it, once for each rank of this process. The pointers stay valid until
+  // release().
+  std::vector<std::byte*> map(std::uint32_t id, const Place& place) {
     const std::scoped_lock lock{mutex_};
-    auto& mappings = regions_[id];
-    for (std::size_t r = mappings.size(); r < ranks_; ++r) mappings.push_back(files_[r].map(offset, bytes));
+    auto found = regions_.find(id);
+    if (found == regions_.end()) {
+      Region made{place, {}};
+      for (const auto& file : files_) made.mappings.push_back(file.map(place.offset, place.bytes));
+      found = regions_.emplace(id, std::move(made)).first;
+    }
+    auto& region = found->second;
+    ++region.users;
     std::vector<std::byte*> result;
-    for (const auto& mapping : mappings) result.push_back(mapping.data());
+    for (const auto& mapping : region.mappings) result.push_back(mapping.data());
     return result;
   }
+  // Once for each rank of this process.
+  void release(std::uint32_t id) {
+    const std::scoped_lock lock{mutex_};
+    const auto found = regions_.find(id);
+    auto& region = found->second;
+    const std::atomic_ref released{*reinterpret_cast<std::uint64_t*>(region.mappings[0].data() + region.place.bytes - sizeof(std::uint64_t))};
+    if (released.fetch_add(1) + 1 == ranks_)
+      for (const auto& file : files_) file.discard(region.place.offset, region.place.bytes);
+    if (--region.users == 0) regions_.erase(found);
+  }
 
-  // Notes that `rank` allocates region `id`, and compares the size with ranks that have already done so. Throws BuildError.
+  // Notes that `rank` allocates region `id`, and compares the size with ranks whose latest regions include it. Throws
+  // BuildError.
   void agree(std::size_t rank, std::uint32_t id, std::size_t bytes) const {
-    if (id >= ControlPage::most_regions)
-      throw BuildError{"rank " + std::to_string(rank) + " has taken all " + std::to_string(ControlPage::most_regions) +
-                       " regions of shared memory: each collective of a compiled step takes one, and each rp::World::allocate, and keeps it until the job ends. "
-                       "Make each step once and keep it, bring the elements to fewer sets of shapes, for example by padding, allocate fewer, larger buffers, or run with --transport ucx"};
-    std::atomic_ref{control(rank).region_bytes[id]}.store(bytes + 1, std::memory_order_release);
+    // The upper 20 bits say which of the regions that share the word it is, so that 0 is no region. The lower ones are the size.
+    constexpr int size_bits = 44;
+    const auto round = std::uint64_t{id / ControlPage::compared + 1} << size_bits;
+    const auto word_of = [&](std::size_t r) { return std::atomic_ref{control(r).sizes[id % ControlPage::compared]}; };
+    word_of(rank).store(round | bytes, std::memory_order_release);
     full_fence();  // so that of two ranks at least the later one sees the other
     for (std::size_t r = 0; r < ranks_; ++r) {
-      const auto theirs = std::atomic_ref{control(r).region_bytes[id]}.load(std::memory_order_acquire);
-      if (theirs != 0 && theirs != bytes + 1)
+      const auto theirs = word_of(r).load(std::memory_order_acquire);
+      if (theirs >> size_bits == round >> size_bits && theirs != (round | bytes))
         throw BuildError{"rank " + std::to_string(rank) + " allocates " + std::to_string(bytes) +
                          " bytes as shared region " + std::to_string(id) + ", but rank " + std::to_string(r) +
-                         " allocates " + std::to_string(theirs - 1) +
+                         " allocates " + std::to_string(theirs ^ round) +
                          ": all ranks must allocate the same sizes in the same order"};
     }
   }
@@ -110,8 +136,13 @@ class SharedPool {
   int cores_ = 0;
   std::vector<MemoryFile> files_;
   std::vector<Mapping> heads_;
+  struct Region {
+    Place place;
+    std::vector<Mapping> mappings;  // [rank]
+    int users = 0;                  // ranks of this process that have it mapped
+  };
   std::mutex mutex_;
-  std::map<std::uint32_t, std::vector<Mapping>> regions_;
+  std::map<std::uint32_t, Region> regions_;  // by id
 };
 
 }  // namespace replicator::detail::transport::detail

@@ -17,8 +17,9 @@ namespace replicator::detail::transport {
 
 using Clock = std::chrono::steady_clock;
 
-// Memory that a transport can send from and receive into; with PeerReadable, peers can also load from it. Zero-filled,
-// 64-byte aligned, lives as long as the transport. `id` counts allocations and is equal on every rank.
+// Memory that a transport can send from and receive into; with PeerReadable, peers can also load from it. Zero-filled and
+// 64-byte aligned. It lives until all ranks have released it, and at most as long as the transport. `id` counts allocations
+// and is equal on every rank.
 struct Region {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -58,13 +59,15 @@ enum class Latency {
 // Messages with the same (source, destination, slot) match in the order in which they were posted.
 // Every function throws CommunicationError once the job has been aborted.
 template <class T>
-concept Transport = requires(T& t, std::size_t bytes, int peer, Slot slot, Ticket ticket, std::span<const std::byte> out,
+concept Transport = requires(T& t, std::size_t bytes, Region region, int peer, Slot slot, Ticket ticket, std::span<const std::byte> out,
                              std::span<std::byte> in, const std::function<bool()>& ready, Clock::time_point until) {
   { t.rank() } -> std::same_as<int>;
   { t.size() } -> std::same_as<int>;
   { t.latency() } -> std::same_as<Latency>;
   // Collective: every rank calls it in the same order with the same size.
   { t.allocate(bytes) } -> std::same_as<Region>;
+  // Says that this rank uses the region no more, its peers' parts included, and that no message of it is under way.
+  t.release(region);
   // Non-blocking. Leave the bytes alone until done(ticket). When `done` has returned true, the ticket is released.
   { t.send(out, peer, slot) } -> std::same_as<Ticket>;
   { t.recv(in, peer, slot) } -> std::same_as<Ticket>;

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <replicator/core/error.hpp>
 #include <replicator/io/file_descriptor.hpp>
@@ -52,6 +53,7 @@ class Ucx {
   Latency latency() const noexcept { return Latency::messages; }
 
   Region allocate(std::size_t bytes);
+  void release(Region region);
   Ticket send(std::span<const std::byte> out, int peer, Slot slot);
   Ticket recv(std::span<std::byte> in, int peer, Slot slot);
   bool done(Ticket ticket);
@@ -96,7 +98,8 @@ class Ucx {
   Spin spin_;
   std::unique_ptr<detail::UcxWorker> worker_;
   std::vector<Peer> peers_;
-  std::vector<detail::Mapping> regions_;
+  std::map<std::uint32_t, detail::Mapping> regions_;  // by id
+  std::uint32_t next_region_ = 0;
   std::vector<Operation> operations_;
   std::vector<std::uint32_t> free_;
   FileDescriptor wakeup_;

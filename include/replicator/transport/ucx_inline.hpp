@@ -167,9 +167,14 @@ inline Region Ucx::allocate(std::size_t bytes) {
   if (data == MAP_FAILED)
     throw DeviceError{"rank " + std::to_string(rank_) + " cannot allocate " + std::to_string(bytes) +
                       " bytes: " + errno_text(errno)};
-  regions_.emplace_back(static_cast<std::byte*>(data), whole);
-  return {regions_.back().data(), bytes, static_cast<std::uint32_t>(regions_.size() - 1)};
+  const auto id = next_region_++;
+  regions_.try_emplace(id, static_cast<std::byte*>(data), whole);
+  return {static_cast<std::byte*>(data), bytes, id};
 }
+
+// No peer reads this memory, so it is freed at once. UCX may have registered it with a network card. It notices by itself that the
+// memory is unmapped (UCX_MEM_EVENTS, on by default).
+inline void Ucx::release(Region region) { regions_.erase(region.id); }
 
 // The slot's 56 bits and the source in 64: 12 bits of rank, 28 of collective and channel, 24 of instruction. Throws
 // BuildError where the instruction does not fit.

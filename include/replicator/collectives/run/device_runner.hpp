@@ -25,18 +25,17 @@ class DeviceRunner final : public LaneRunner<DeviceRunner<T>, T>, public DeviceC
 
  public:
   DeviceRunner(T& transport, const CollectiveSpec& spec, const Schedule& schedule)
-      : Base{transport, spec, schedule, 1, [&](std::size_t bytes) { return transport.allocate_on_device(bytes); },
-             [&](const transport::Region& region, std::size_t) { return memory(transport, region, transport.allocate(Words{schedule, 1}.bytes())); }, false} {}
-
-  ~DeviceRunner() override { this->transport_.release_on_device(this->region_); }
-  DeviceRunner(const DeviceRunner&) = delete;
-  DeviceRunner& operator=(const DeviceRunner&) = delete;
+      : DeviceRunner{transport, spec, schedule, transport.allocate(Words{schedule, 1}.bytes())} {}
+  ~DeviceRunner() override {
+    this->transport_.release_on_device(this->region_);
+    this->release_unless_running(words_);
+  }
 
   DeviceCollective* on_device() override { return this; }
 
   void start() override { start_behind(nullptr); }
   void start_behind(void* queue) override {
-    this->require_idle(this->running_);
+    this->require_idle();
     this->begin();
     named([&] {
       if (queue) this->transport_.begin_behind(this->region_, queue);
@@ -58,6 +57,11 @@ class DeviceRunner final : public LaneRunner<DeviceRunner<T>, T>, public DeviceC
   }
 
  private:
+  DeviceRunner(T& transport, const CollectiveSpec& spec, const Schedule& schedule, transport::Region words)
+      : Base{transport, spec, schedule, 1, [&](std::size_t bytes) { return transport.allocate_on_device(bytes); },
+             [&](const transport::Region& region, std::size_t) { return memory(transport, region, words); }, false},
+        words_{words} {}
+
   static RankMemory memory(T& transport, const transport::Region& region, const transport::Region& words) {
     RankMemory result{region.data, words.data, {}, {}};
     for (int rank = 0; rank < transport.size(); ++rank) {
@@ -93,6 +97,8 @@ class DeviceRunner final : public LaneRunner<DeviceRunner<T>, T>, public DeviceC
   std::invoke_result_t<Work&> named(Work work) const {
     return detail::named(this->name_, this->blocks_, this->me_, this->transport_.device_index(), work);
   }
+
+  transport::Region words_;  // in host memory
 };
 
 }  // namespace replicator::detail::collectives::detail

@@ -26,7 +26,7 @@ template <class Runner, transport::Transport T>
 class LaneRunner : public Prepared<T> {
  public:
   bool advance() override {
-    if (!running_) return true;
+    if (!this->running_) return true;
     this->transport_.progress();
     return runner().named([this] { return walk(); });
   }
@@ -46,7 +46,7 @@ class LaneRunner : public Prepared<T> {
     cleared_ = program_.readers.empty() || step_ == 1;
     done_ = false;
     this->moved_ = 0;
-    running_ = true;
+    this->running_ = true;
   }
   // Says that the inputs of the first `pieces` pieces are written.
   void let_go_on(int pieces) {
@@ -59,7 +59,6 @@ class LaneRunner : public Prepared<T> {
 
   int me_;
   LaneProgram program_;
-  bool running_ = false;
 
  private:
   Runner& runner() { return static_cast<Runner&>(*this); }
@@ -77,7 +76,7 @@ class LaneRunner : public Prepared<T> {
     }
     if (!done_ || !passes(program_.input_readers, base_)) return false;
     runner().mark();  // work behind the step comes behind those readers
-    running_ = false;
+    this->running_ = false;
     return true;
   }
   void tell(std::byte* word, std::uint64_t offset) {

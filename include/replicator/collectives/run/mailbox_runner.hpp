@@ -72,10 +72,12 @@ class MailboxRunner final : public Prepared<T> {
   MailboxRunner(T& transport, const CollectiveSpec& spec, const Schedule& schedule)
       : MailboxRunner{transport, spec, schedule, ranks_loaded(schedule), box_bytes(spec, schedule)} {}
 
+  ~MailboxRunner() override { this->release_unless_running(this->region_); }
+
   void start() override { start_on({}); }
 
   bool start_on(const CallerBuffers& buffers) override {
-    this->require_idle(running_);
+    this->require_idle();
     if (aimed_ || buffers.input || buffers.output) aim(buffers);
     given_.input = buffers.input;
     given_.stride = buffers.stride;
@@ -84,13 +86,13 @@ class MailboxRunner final : public Prepared<T> {
     sent_ = false;
     heard_ = arrived_ = 0;
     this->moved_ = 0;
-    running_ = true;
+    this->running_ = true;
     send();
     return buffers.output != nullptr;
   }
 
   bool advance() override {
-    if (!running_) return true;
+    if (!this->running_) return true;
     this->transport_.progress();
     if (!send()) return false;
     const std::size_t box = box_of(step_);
@@ -101,7 +103,7 @@ class MailboxRunner final : public Prepared<T> {
       const std::byte* right = line.right + (line.right_in_box ? box : 0);
       this->arithmetic_.run(line.action, line.dst, left, right, line.elements, line.root);
     }
-    running_ = false;
+    this->running_ = false;
     return true;
   }
 
@@ -249,7 +251,6 @@ class MailboxRunner final : public Prepared<T> {
   bool sent_ = true;
   std::size_t heard_ = 0;    // listeners that have read the old payload
   std::size_t arrived_ = 0;  // sources whose mailbox of this step is full
-  bool running_ = false;
 };
 
 }  // namespace detail

@@ -57,6 +57,8 @@ struct Arithmetic {
 template <transport::Transport T>
 class Prepared : public Collective {
  public:
+  Prepared(const Prepared&) = delete;
+  Prepared& operator=(const Prepared&) = delete;
   int inputs() const override { return inputs_; }
   std::byte* input(int index) override { return region_.data + layout_.input(index); }
   std::byte* output() override { return region_.data + layout_.output(); }
@@ -91,6 +93,11 @@ class Prepared : public Collective {
     return [&transport, more](std::size_t bytes) { return transport.allocate(bytes + more); };
   }
 
+  // For destructors. The memory of a step that has failed stays: messages may still arrive there.
+  void release_unless_running(transport::Region region) {
+    if (!running_) transport_.release(region);
+  }
+
   // A rank that this one waits for, or -1.
   virtual int missing_rank() const = 0;
 
@@ -105,8 +112,8 @@ class Prepared : public Collective {
         std::memcpy(to + static_cast<std::size_t>(index) * input_bytes + static_cast<std::size_t>(block) * room, from, bytes);
   }
 
-  void require_idle(bool running) const {
-    if (running) throw BuildError{name_ + " was started while its last step is under way: wait() for it first"};
+  void require_idle() const {
+    if (running_) throw BuildError{name_ + " was started while its last step is under way: wait() for it first"};
   }
 
   CommunicationError late() const {
@@ -129,6 +136,7 @@ class Prepared : public Collective {
   int inputs_;
   int input_blocks_;
   transport::Region region_;
+  bool running_ = false;     // a step is under way
   std::uint64_t moved_ = 0;  // bytes written in this step
 };
 

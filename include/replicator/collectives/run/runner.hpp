@@ -37,9 +37,10 @@ class Runner final : public LaneRunner<Runner<T>, T> {
         peers_.push_back(transport.writable_peer(this->region_, (this->me_ + k) % schedule.ranks()));
     targets_ = peers_;
   }
+  ~Runner() override { this->release_unless_running(this->region_); }
 
   void start() override {
-    this->require_idle(this->running_);
+    this->require_idle();
     give(pieces());
   }
 
@@ -60,7 +61,7 @@ class Runner final : public LaneRunner<Runner<T>, T> {
   }
 
   bool start_on(const CallerBuffers& buffers) override {
-    this->require_idle(this->running_);
+    this->require_idle();
     CallerBuffers mine = buffers;
     // When the job fails, messages may still be in flight. They must not read memory that the caller has freed.
     if (!readable && mine.input) {

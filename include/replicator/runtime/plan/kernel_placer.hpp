@@ -73,7 +73,7 @@ class KernelPlacer {
   // Returns false if the device cannot merge these kernels.
   bool append_merged(std::span<const Part> parts) {
     std::vector<const Executable*> executables;
-    for (const auto& part : parts) executables.push_back(part.node->executable);
+    for (const auto& part : parts) executables.push_back(part.node->executable.get());
     auto merged = executables.front()->merge(executables);
     if (!merged) return false;
     if (merged->kernel.empty()) merged->kernel = executables.front()->kernel;

@@ -41,12 +41,12 @@ bool calibrate(ExecutableCache& cache, DeviceKind kind, MachineFigures& figures)
   const TensorType type{DType::float32, Shape{n, n}};
   const TensorType inputs[] = {type, type};
   const Layout offered[2];
-  const auto& product = cache.get(kind, Matmul{}, inputs, {&type, 1}, offered, "calibration");
-  AnyArray a{type}, b{type}, c{type}, scratch{TensorType{DType::uint8, Shape{static_cast<std::int64_t>(product.scratch_bytes)}}};
+  const auto product = cache.get(kind, Matmul{}, inputs, {&type, 1}, offered, "calibration");
+  AnyArray a{type}, b{type}, c{type}, scratch{TensorType{DType::uint8, Shape{static_cast<std::int64_t>(product->scratch_bytes)}}};
   const std::byte* from[] = {a.data(), b.data()};
   std::byte* to[] = {c.data()};
   const Launch launch{from, to, scratch.data(), {}, nullptr};
-  figures.flops = 2.0 * n * n * n / detail::shortest([&] { product.run(launch); });
+  figures.flops = 2.0 * n * n * n / detail::shortest([&] { product->run(launch); });
   constexpr std::size_t bytes = 32 << 20;
   std::vector<std::byte> source(bytes, std::byte{1}), target(bytes);
   figures.memory_bytes = 2.0 * bytes / detail::shortest([&] { std::memcpy(target.data(), source.data(), bytes); });
