@@ -75,10 +75,9 @@ class Audit {
   void run(const HostStep& step, const StepMoment& moment, std::span<const std::uint64_t> words, const std::function<void()>& original, const std::function<void()>& second,
            const OnDevices& on_devices) {
     const Computing computing{step, moment, original, second, on_devices};
-    const auto before = marks_of_teams(computing);
+    const auto before = keep(computing);
     if (const auto drift = drift_.find(moment.variables, before, "before step " + std::to_string(moment.number))) accuse(*drift);
     guests_.exchange(*step.second, moment, words);
-    keep(computing, before[0]);
     const auto inputs = marks_of_inputs(step, moment);
     const auto seen = compute(computing);
     const auto drift = drift_.find(moment.variables, seen.mirrored, "after step " + std::to_string(moment.number) + ", which was computed twice,");
@@ -117,31 +116,46 @@ class Audit {
   };
 
   // --- variables before the step -------------------------------------------------------------------------------------------
-  // `marks`: of the mirrored variables.
-  void keep(const Computing& what, const Marks& marks) {
-    auto& variables = what.moment.variables;
-    std::size_t used = 0, mirrored_ones = 0;
+  // Keeps the values of all variables, and marks each right after it was copied. Returns the marks of the mirrored ones, by team.
+  std::vector<Marks> keep(const Computing& what) {
+    const auto& variables = what.moment.variables;
+    std::vector<std::size_t> mirrored_ones, local_ones;  // positions in kept_
+    std::size_t used = 0;
     for (const auto& name : variables.names()) {
       const bool mirrored = variables.declaration(name).kind == VariableKind::mirrored;
       for (int copy = 0; copy < (mirrored ? 1 : variables.copies(name)); ++copy) {
         if (used == kept_.size()) kept_.emplace_back();
+        (mirrored ? mirrored_ones : local_ones).push_back(used);
         auto& kept = kept_[used++];
         const auto& type = variables.declaration(name).type;
         if (kept.name.empty() || kept.value.type() != type) kept.value = AnyArray{type};
         kept.name = name;
         kept.copy = mirrored ? -1 : copy;
-        kept.mark = mirrored ? marks[mirrored_ones++] : 0;
       }
     }
     kept_.resize(used);
+    const auto teams = static_cast<std::size_t>(placement_.teams());
+    std::vector<Marks> marks(teams, Marks(mirrored_ones.size()));
     what.on_devices([&](int device) {
-      for (auto at = static_cast<std::size_t>(device); at < kept_.size(); at += what.step.programs.size()) {
-        auto& kept = kept_[at];
-        const auto& value = variables.value(kept.name, std::max(kept.copy, 0));
-        if (value.size_bytes() > 0) std::memcpy(kept.value.data(), value.data(), value.size_bytes());
-        if (kept.copy >= 0) kept.mark = content_mark(kept.value.bytes());
+      if (placement_.place_of(device) != 0) return;
+      const auto team = static_cast<std::size_t>(placement_.team_of(device));
+      for (std::size_t v = 0; v < mirrored_ones.size(); ++v) {
+        auto& kept = kept_[mirrored_ones[v]];
+        const auto& value = variables.value(kept.name, static_cast<int>(team));
+        if (v % teams == team) keep_value(value, kept);
+        marks[team][v] = content_mark(value.bytes());
+      }
+      for (auto at = team; at < local_ones.size(); at += teams) {
+        auto& kept = kept_[local_ones[at]];
+        keep_value(variables.value(kept.name, kept.copy), kept);
+        kept.mark = content_mark(kept.value.bytes());
       }
     });
+    for (std::size_t v = 0; v < mirrored_ones.size(); ++v) kept_[mirrored_ones[v]].mark = marks[0][v];
+    return marks;
+  }
+  static void keep_value(const AnyArray& value, Kept& kept) {
+    if (value.size_bytes() > 0) std::memcpy(kept.value.data(), value.data(), value.size_bytes());
   }
   void restore(VariableStore& variables) const {
     for (const auto& [name, copy, value, mark] : kept_) {
