@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "../input/temporary_folder.hpp"
 #include "../support/programs.hpp"
 #include "jobs.hpp"
 
@@ -208,7 +210,8 @@ struct Pipe {
 
 // Of a job of three the victim dies, or is stopped; then `left` is done by the others. The processes from 3 on are started in its place.
 std::vector<ProcessResult> lose(int victim, int children, const std::function<std::string(ElasticJob&, pid_t)>& left,
-                                const std::function<std::string(int, const transport::ProcessEnvironment&)>& started_again, int signal = SIGKILL) {
+                                const std::function<std::string(int, const transport::ProcessEnvironment&)>& started_again, int signal = SIGKILL,
+                                const std::string& arbiter = {}) {
   const int port = free_port();
   return run_processes(children, [&](int child) -> std::string {
     transport::ProcessEnvironment environment;
@@ -217,7 +220,7 @@ std::vector<ProcessResult> lose(int victim, int children, const std::function<st
     environment.master_address = "127.0.0.1";
     environment.master_port = static_cast<std::uint16_t>(port);
     if (child >= 3) return started_again(child, environment);
-    ElasticJob elastic{environment, quick_options(), admission("same")};
+    ElasticJob elastic{environment, quick_options(), admission("same"), arbiter};
     auto job = elastic.job();
     meet(*job);
     const auto pid = static_cast<pid_t>(job->process(victim).pid);
@@ -332,6 +335,59 @@ TEST_CASE("a process that was only stopped, and in whose place another one came,
   CHECK(results[3].text.ends_with("1 of 3, all"));
 }
 
+// Process 0 is stopped, and so keeps the port of the job.
+TEST_CASE("a process finds the job at an address that only the shared folder tells, and the file is removed with the job") {
+  const TemporaryFolder folder;
+  const auto shared = folder.path();
+  const Pipe stopped;
+  const auto left = [&](ElasticJob& elastic, pid_t victim) {
+    const bool first = elastic.job()->rank() == 0;
+    if (first) stopped.say("x");
+    const auto wake = [&] {
+      if (first) ::kill(victim, SIGCONT);
+    };
+    return await_return(elastic, {}, {.joined = wake});
+  };
+  const auto come = [&](int, const auto& environment) {
+    stopped.await();
+    ElasticJob elastic{environment, quick_options(), admission("same"), shared};
+    return come_back(elastic, "step", {});
+  };
+  const auto results = lose(0, 4, left, come, SIGSTOP, shared);
+  INFO(describe(results));
+  CHECK(results[0].text.find("the others go on without it") != std::string::npos);
+  CHECK(results[1].text.ends_with("1 of 3, newest 0"));
+  CHECK(results[2].text.ends_with("2 of 3, newest 0"));
+  CHECK(results[3].text.ends_with("0 of 3, all"));
+  for (const auto& entry : std::filesystem::directory_iterator{folder.path()}) CHECK(entry.path().extension() == ".claim");
+}
+
+TEST_CASE("the address of a job is read as it was written, removed by whoever wrote it, and a damaged one is none") {
+  const TemporaryFolder folder;
+  transport::ProcessEnvironment environment;
+  environment.master_address = "10.0.0.1,10.0.0.2";
+  environment.master_port = 29500;
+  const auto path = transport::detail::JobAddress::path(folder.path(), environment);
+  environment.master_port = 29501;
+  CHECK(transport::detail::JobAddress::path(folder.path(), environment) != path);
+  const transport::detail::JobAddress file{path};
+  CHECK_FALSE(file.read());
+  const transport::detail::Endpoint here{"10.0.0.2", 4711}, there{"fe80::1", 65535};
+  CHECK(file.write(here));
+  CHECK(file.read() == here);
+  CHECK(file.write(there));
+  file.remove(here);
+  CHECK(file.read() == there);
+  file.remove(there);
+  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK_FALSE(transport::detail::JobAddress{"/nowhere/address"}.write(here));
+  const std::string title = "the first process of an elastic job listens at ";
+  for (const auto& text : {title, title + "10.0.0.2 4711", title + "10.0.0.2\n", title + "10.0.0.2 0\n", title + "10.0.0.2 65536\n", title + "10.0.0.2 x\n", "10.0.0.2 4711\n" + title, title + std::string(200, '1') + " 4711\n"}) {
+    io::write_file(path, std::as_bytes(std::span{text}));
+    CHECK_FALSE(file.read());
+  }
+}
+
 TEST_CASE("a process that comes back when the job has done its last step says that it finds nobody") {
   const Pipe death;
   const auto left = [&](ElasticJob& elastic, pid_t) -> std::string {
@@ -401,6 +457,29 @@ TEST_CASE("the word that a process is left out counts where it comes from anothe
   survivors.admit(0, {}, 1);
   CHECK_FALSE(word(survivors, 42, 0, 0));
   CHECK(word(survivors, 42, 0, 1));
+}
+
+// A socket whose queue is full answers as an unreachable machine does: not at all.
+TEST_CASE("processes that cannot be reached are asked all at once") {
+  std::vector<FileDescriptor> sockets;
+  std::vector<transport::detail::RegroupAddress> addresses(9);
+  for (std::size_t r = 1; r < addresses.size(); ++r) {
+    const auto& full = sockets.emplace_back(transport::detail::listen_on(0));
+    REQUIRE(::listen(full.get(), 0) == 0);
+    addresses[r] = {"127.0.0.1", transport::detail::port_of(full.get())};
+    for (int i = 0; i < 3; ++i) {
+      std::string error;
+      sockets.push_back(transport::detail::connect_to("127.0.0.1", addresses[r].port, std::chrono::milliseconds{20}, error, {}));
+    }
+  }
+  addresses[3] = {"127.0.0.1", static_cast<std::uint16_t>(free_port())};  // nobody listens there
+  transport::detail::Survivors survivors{0, 42, addresses};
+  std::vector<bool> here(addresses.size());
+  here[0] = true;
+  const auto began = std::chrono::steady_clock::now();
+  survivors.strike(here, false, [] {});
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::milliseconds{1500});  // one after the other: 3.5 s
+  for (std::size_t r = 1; r < addresses.size(); ++r) CHECK(survivors.gone(r) == (r == 3));
 }
 
 TEST_CASE("a process whose majority died on other machines ends, and one whose other half died there goes on") {

@@ -118,17 +118,22 @@ class Survivors {
   void ask(Arbiter arbiter) { arbiter_ = std::move(arbiter); }
 
   // Marks absent processes as gone: those at an address where nobody listens; with `late`, all of them. Where this part may
-  // not go on, it also looks for those that are gone: they may be dead by now, or be found again. Calls `beat` before each
-  // look, which may take half a second; others may arrive in it.
+  // not go on, it also looks for those that are gone: they may be dead by now, or be found again. It looks for all at once,
+  // which may take half a second, and then calls `beat`; others may arrive in it.
   void strike(const std::vector<bool>& here, bool late, const std::function<void()>& beat) {
     const auto now = RendezvousClock::now();
     const bool look = now >= next_look_;
     if (look) next_look_ = now + std::chrono::milliseconds{200};
     const bool decided = awaits(here) || may_go_on(here);
-    for (std::size_t r = 0; r < here.size(); ++r) {
-      beat();
-      if (here[r] || !counts(r) || dead_[r] || (gone_[r] && decided)) continue;
-      const int number = look ? probe(r) : ETIMEDOUT;
+    std::vector<std::size_t> absent;
+    for (std::size_t r = 0; r < here.size(); ++r)
+      if (!here[r] && counts(r) && !dead_[r] && !(gone_[r] && decided)) absent.push_back(r);
+    const auto numbers = look ? probe(absent) : std::vector<int>(absent.size(), ETIMEDOUT);
+    beat();
+    for (std::size_t i = 0; i < absent.size(); ++i) {
+      const auto r = absent[i];
+      const int number = numbers[i];
+      if (here[r]) continue;
       if (number == ECONNREFUSED) dead_[r] = true;
       if (number == 0 && gone_[r] && !parted_[r] && static_cast<int>(r) < self_) found_ = true, gone_[r] = false;
       if (late || dead_[r]) gone_[r] = true;
@@ -190,17 +195,34 @@ class Survivors {
   // epoch which is not confirmed yet. The process that decided this knew that it was dead, but may have died since. So this
   // process must find out itself.
   bool counts(std::size_t process) const { return !parted_[process] || epochs_.has(process); }
-  int probe(std::size_t process) const {
-    FileDescriptor socket;
-    return reach(process, socket);
+  // Looks whether somebody listens at the regroup addresses of these processes. Returns 0 or an errno for each.
+  std::vector<int> probe(const std::vector<std::size_t>& processes) const {
+    std::vector<int> numbers;
+    std::vector<SocketAddress> addresses(processes.size());
+    std::vector<FileDescriptor> sockets(processes.size());
+    std::vector<Connecting> begun;
+    for (std::size_t i = 0; i < processes.size(); ++i) {
+      numbers.push_back(open_towards(processes[i], addresses[i], sockets[i]));
+      if (numbers[i] == 0) begun.push_back({sockets[i].get(), &addresses[i]});
+    }
+    auto next = finish_connecting(begun, connecting_limit);
+    for (auto found = next.begin(); auto& number : numbers)
+      if (number == 0) number = *found++;
+    return numbers;
   }
   // Returns 0 or an errno.
   int reach(std::size_t process, FileDescriptor& socket) const {
-    auto address = numeric_address(regroup_addresses_[process].address);
-    if (!address) return EADDRNOTAVAIL;
-    address->set_port(regroup_addresses_[process].port);
-    socket = FileDescriptor{::socket(address->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-    return socket ? finish_connecting(socket.get(), *address, std::chrono::milliseconds{500}) : errno;
+    SocketAddress address;
+    if (const int number = open_towards(process, address, socket); number != 0) return number;
+    return finish_connecting(socket.get(), address, connecting_limit);
+  }
+  int open_towards(std::size_t process, SocketAddress& address, FileDescriptor& socket) const {
+    const auto found = numeric_address(regroup_addresses_[process].address);
+    if (!found) return EADDRNOTAVAIL;
+    address = *found;
+    address.set_port(regroup_addresses_[process].port);
+    socket = FileDescriptor{::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+    return socket ? 0 : errno;
   }
   // Tells a process that it is left out of the next epoch. Returns true once the message is in its queue, or it is dead. A process
   // that is just ending breaks the connection, and a moment later nobody listens there: so this looks again, for a second.
@@ -295,6 +317,7 @@ class Survivors {
   std::vector<std::uint64_t> lives_;
   Epochs epochs_;
   Arbiter arbiter_;  // empty: there is none
+  static constexpr std::chrono::milliseconds connecting_limit{500};
   bool met_ = true;  // false: this process is about to meet the others for the first time
   bool told_ = false, found_ = false;
   RendezvousClock::time_point next_look_{};

@@ -19,6 +19,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/io/file_descriptor.hpp>
 #include <replicator/job/wire/socket_address.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -92,17 +93,38 @@ inline bool is_connected_to_itself(int socket) {
   return here_length == there_length && std::memcmp(&here, &there, here_length) == 0;
 }
 
-// Returns 0 or an errno.
-inline int finish_connecting(int socket, const SocketAddress& to, std::chrono::milliseconds limit) {
-  int number = ::connect(socket, to.get(), to.length()) == 0 ? 0 : errno;
-  if (number == EINPROGRESS) {
-    pollfd event{socket, POLLOUT, 0};
-    socklen_t length = sizeof number;
-    number = ETIMEDOUT;
-    if (::poll(&event, 1, static_cast<int>(limit.count())) == 1)
-      ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &number, &length);
+// Connects non-blocking sockets, all at once. Returns 0 or an errno for each: ETIMEDOUT after the limit.
+struct Connecting {
+  int socket;
+  const SocketAddress* to;
+};
+inline std::vector<int> finish_connecting(std::span<const Connecting> all, std::chrono::milliseconds limit) {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  std::vector<int> numbers;
+  std::vector<pollfd> events;
+  for (const auto& [socket, to] : all) {
+    numbers.push_back(::connect(socket, to->get(), to->length()) == 0 ? 0 : errno);
+    events.push_back({numbers.back() == EINPROGRESS ? socket : -1, POLLOUT, 0});  // poll() passes over -1
   }
-  return number == 0 && is_connected_to_itself(socket) ? ECONNREFUSED : number;
+  while (std::count(numbers.begin(), numbers.end(), EINPROGRESS) > 0) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
+    const int ready = ::poll(events.data(), events.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
+    if (ready == 0 || (ready < 0 && errno != EINTR)) break;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (events[i].fd < 0 || events[i].revents == 0) continue;
+      socklen_t length = sizeof(int);
+      ::getsockopt(all[i].socket, SOL_SOCKET, SO_ERROR, &numbers[i], &length);
+      events[i].fd = -1;
+    }
+  }
+  std::replace(numbers.begin(), numbers.end(), EINPROGRESS, ETIMEDOUT);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (numbers[i] == 0 && is_connected_to_itself(all[i].socket)) numbers[i] = ECONNREFUSED;
+  return numbers;
+}
+inline int finish_connecting(int socket, const SocketAddress& to, std::chrono::milliseconds limit) {
+  const Connecting one{socket, &to};
+  return finish_connecting({&one, 1}, limit)[0];
 }
 
 // Connects from an address in `from` of the same family; from any address where `from` is empty. On failure it returns an
