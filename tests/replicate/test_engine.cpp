@@ -187,14 +187,14 @@ TEST_CASE("a variable asked for with two shapes names both lines, within a step 
       declare(replica, {3}, VariableKind::mirrored, second);
     });
   });
-  CHECK(within == "the variable \"w\" was asked for as mirrored float32[3] at " + Location{second}.text() +
+  CHECK(within == "replica 0: the variable \"w\" was asked for as mirrored float32[3] at " + Location{second}.text() +
                       ", but it was declared as mirrored float32[2] at " + Location{first}.text() +
                       ": give the two different names or the same type");
   repl.replicate(endless, [&](ReplicaContext& replica, Tensor<float>) { declare(replica, {2}, VariableKind::mirrored, first); });
   const auto between = error_of([&] {
     repl.replicate(endless, [&](ReplicaContext& replica, Tensor<float>) { declare(replica, {2}, VariableKind::replica_local, second); });
   });
-  CHECK(between == "the variable \"w\" was asked for as replica_local float32[2] at " + Location{second}.text() +
+  CHECK(between == "replica 0: the variable \"w\" was asked for as replica_local float32[2] at " + Location{second}.text() +
                        ", but it was declared as mirrored float32[2] at " + Location{first}.text() +
                        ": give the two different names or the same kind");
 }

@@ -2,6 +2,7 @@
 // A warning for inputs that are the same on all replicas, and steps that take no input.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <source_location>
 #include <sstream>
@@ -54,6 +55,20 @@ TEST_CASE("an input that does not ask for its replica is told of, with the line 
                     "Give each its part by \"| rp::data::shard(context)\", or call context.same_on_all_replicas() if this is meant\n");
   CHECK_THAT(said([](const InputContext& context) { return data::TableSource{Rows{}} | data::shuffle() | data::batch(context.replica_batch(3)); }, 3),
              Catch::Contains("all 3 replicas"));
+}
+
+TEST_CASE("a line that calls replicate() in every epoch is told of once, and another line again") {
+  const TemporaryFolder folder;
+  const auto text = test::told(folder, [&] {
+    Replicator repl{on_devices(2, 1)};
+    const auto validate = [&] { repl.replicate([](const InputContext&) { return data::from_generator(number); }, [](ReplicaContext&, Tensor<float> x) { return x; }, {.checkpointed = false}); };
+    for (int epoch = 0; epoch < 3; ++epoch) validate();
+    // The first call of a line may be right, and the second one wrong.
+    const auto build = [&](auto input) { repl.replicate(input, [](ReplicaContext&, Tensor<float> x) { return x; }, {.checkpointed = false}); };
+    build([](const InputContext& context) { return data::TableSource{Rows{}} | data::shard(context) | data::batch(1); });
+    build([](const InputContext&) { return data::from_generator(number); });
+  });
+  CHECK(std::count(text.begin(), text.end(), '\n') == 2);
 }
 
 TEST_CASE("no warning for shards, for a replica's id, for inputs that are meant to be equal, and for one replica") {

@@ -211,7 +211,7 @@ TEST_CASE("an error of an input_fn that serves a whole process says so") {
   CHECK(message == "photos/: no such folder (in the input_fn given to replicate at " + Location{line}.text() + ", called for all replicas of this process)");
 }
 
-TEST_CASE("an error without a line in step_fn names the replica and the line of replicate, one with a line stays as it is") {
+TEST_CASE("every error in step_fn names the replica, and one without a line that of replicate") {
   Replicator repl{on_devices(2, 1)};
   const auto numbers = [](const InputContext&) { return std::vector<Array<float>>(2, number(1)); };
   std::source_location line;
@@ -226,7 +226,7 @@ TEST_CASE("an error without a line in step_fn names the replica and the line of 
     there = std::source_location::current();
     return sum(x, 1);
   });
-  CHECK(located == "sum at test_input.cpp:" + std::to_string(there.line() + 1) + ": the axis 1 does not exist in the shape []");
+  CHECK(located == "replica 0: sum at test_input.cpp:" + std::to_string(there.line() + 1) + ": the axis 1 does not exist in the shape []");
 }
 
 TEST_CASE("a batch that the replicas do not divide, and a replica that does not exist, are refused") {

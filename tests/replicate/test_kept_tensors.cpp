@@ -88,7 +88,7 @@ TEST_CASE("the message names what was kept, with the lines of its origin and its
     used = std::source_location::current(), x = rp::exp(kept[0]);
     return x;
   });
-  CHECK_THAT(text, Catch::StartsWith("exp at " + rp::Location{used}.text() + ": " + foreign + " (replica0/fc.weight at " +
+  CHECK_THAT(text, Catch::StartsWith("replica 1: exp at " + rp::Location{used}.text() + ": " + foreign + " (replica0/fc.weight at " +
                                      rp::Location{made}.text() + "); every step_fn must use only its own arguments"));
 }
 

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <set>
 #include <source_location>
 #include <string>
 #include <type_traits>
@@ -40,8 +42,8 @@ void add_results(Graph& graph, const std::vector<AnyTensor>& tensors) {
   }
 }
 
-// Throws the exception at work in a step_fn again. The errors of functions that know no source line, such as Shape::operator[], have
-// the line of replicate() in their message then.
+// Throws the exception at work in a step_fn again. The message of a BuildError then names the replica, and a source line: that of
+// replicate() for functions that know none, such as Shape::operator[].
 template <class = void>
 [[noreturn]] void rethrow_from_step(int replica, Location where) {
   const std::string step = "the step_fn given to replicate at " + where.text();
@@ -50,15 +52,23 @@ template <class = void>
   } catch (const GraphIsGone& error) {
     throw BuildError{step + ": " + error.what()};
   } catch (const BuildError& error) {
-    if (typeid(error) != typeid(BuildError) || names_a_line(error.what())) throw;
-    throw BuildError{error.what() + (" (in " + step + ", traced for replica " + std::to_string(replica) + ")")};
+    const std::string text = error.what(), who = "replica " + std::to_string(replica);
+    if (typeid(error) != typeid(BuildError)) throw;
+    if (!names_a_line(text)) throw BuildError{text + " (in " + step + ", traced for " + who + ")"};
+    if (text.find(who) != std::string::npos) throw;
+    throw BuildError{who + ": " + text};
   }
 }
 
+// Source lines, with their files' whole names.
+using Lines = std::set<std::pair<std::string, std::uint_least32_t>>;
+
+// Once for each line. `told`: those for which it was said.
 template <class = void>
-void warn_of_equal_inputs(const Engine& engine, Location where) {
+void warn_of_equal_inputs(const Engine& engine, Location where, Lines& told) {
   const int replicas = engine.deployment().replicas;
   if (replicas == 1 || engine.first_replica() != 0 || engine.end_replica() != replicas) return;  // processes may differ in their inputs
+  if (!told.insert({where.file, where.line}).second) return;
   std::fprintf(stderr,
                "replicator: all %d replicas of replicate() at %s read the same elements: its input_fn asks neither for its replica nor for its shard. "
                "Give each its part by \"| rp::data::shard(context)\", or call context.same_on_all_replicas() if this is meant\n",
@@ -69,17 +79,18 @@ void warn_of_equal_inputs(const Engine& engine, Location where) {
 using SourceOf = std::function<std::unique_ptr<InputSource>(const InputContext&, const ElementPlace&)>;
 
 // The input of step `ordinal`. `begin()` is called whenever this host gets other replicas, but not in a replay. `components`:
-// the types of an element's components. `per_host`: the input_fn is called once for all of them.
+// the types of an element's components. `per_host`: the input_fn is called once for all of them. `told`: lines whose
+// equal inputs were reported.
 template <class = void>
-MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> components, Location where, bool per_host, std::function<SourceOf()> begin) {
-  return [&engine, ordinal, components = std::move(components), where, per_host, begin = std::move(begin), warned = false]() mutable {
+MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> components, Location where, bool per_host, std::shared_ptr<Lines> told, std::function<SourceOf()> begin) {
+  return [&engine, ordinal, components = std::move(components), where, per_host, told = std::move(told), begin = std::move(begin)]() {
     std::vector<std::unique_ptr<InputSource>> inputs;
     if (auto recorded = engine.recorded_input(ordinal, components)) {
       inputs.push_back(std::move(recorded));
       return inputs;
     }
     const SourceOf source_of = begin();
-    bool apart = warned;
+    bool apart = false;
     for (int replica = engine.first_replica(); replica < engine.end_replica(); ++replica) {
       const InputContext context = engine.input_context(replica);
       try {
@@ -89,8 +100,7 @@ MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> component
       }
       apart = apart || context.tells_replicas_apart();
     }
-    if (!apart) warn_of_equal_inputs(engine, where);
-    warned = true;
+    if (!apart) warn_of_equal_inputs(engine, where, *told);
     return inputs;
   };
 }
@@ -126,7 +136,7 @@ class Replicator {
   //   collective or return must have equal shapes on all replicas.
   //
   // In a job of one process: if no replica's input_fn asks for its replica or its shard, all replicas read the same elements, and
-  // a line on stderr says so. InputContext::same_on_all_replicas() says that this is meant.
+  // a line on stderr says so, once for each line that calls replicate(). InputContext::same_on_all_replicas() says that this is meant.
   //
   // Throws BuildError for every mistake that graphs, shapes and options show, before any data moves. A resumed run
   // (--resume) must build its checkpointed steps in the order of the first run. Each then continues at its own
@@ -280,7 +290,7 @@ class Replicator {
   }
   template <class Range, class Begin>
   detail::MakeInputs make_inputs(Begin begin, int ordinal, Location where, bool per_host) {
-    return detail::make_inputs(*engine_, ordinal, detail::InputTypes<data::InputValue<Range>>::dtypes(), where, per_host, [begin = std::move(begin)] {
+    return detail::make_inputs(*engine_, ordinal, detail::InputTypes<data::InputValue<Range>>::dtypes(), where, per_host, told_, [begin = std::move(begin)] {
       return [range_of = std::make_shared<decltype(begin())>(begin())](const InputContext& context, const detail::ElementPlace& place) -> std::unique_ptr<detail::InputSource> {
         return std::make_unique<detail::RangeSource<Range>>((*range_of)(context), place);
       };
@@ -296,7 +306,8 @@ class Replicator {
     return Step<A...>{engine_, std::move(driver), replicas()};
   }
 
-  std::shared_ptr<detail::Engine> engine_;  // steps share it
+  std::shared_ptr<detail::Engine> engine_;                                   // steps share it
+  std::shared_ptr<detail::Lines> told_ = std::make_shared<detail::Lines>();  // lines that gave all replicas the same input
 };
 
 }  // namespace replicator

@@ -13,8 +13,8 @@ REPLICATOR_TEMPLATE std::unique_ptr<detail::Engine> detail::make_engine<>(Deploy
 REPLICATOR_TEMPLATE void detail::rethrow_with<>(const std::string&);
 REPLICATOR_TEMPLATE void detail::add_results<>(Graph&, const std::vector<AnyTensor>&);
 REPLICATOR_TEMPLATE void detail::rethrow_from_step<>(int, Location);
-REPLICATOR_TEMPLATE void detail::warn_of_equal_inputs<>(const detail::Engine&, Location);
-REPLICATOR_TEMPLATE detail::MakeInputs detail::make_inputs<>(detail::Engine&, int, std::vector<DType>, Location, bool, std::function<detail::SourceOf()>);
+REPLICATOR_TEMPLATE void detail::warn_of_equal_inputs<>(const detail::Engine&, Location, detail::Lines&);
+REPLICATOR_TEMPLATE detail::MakeInputs detail::make_inputs<>(detail::Engine&, int, std::vector<DType>, Location, bool, std::shared_ptr<detail::Lines>, std::function<detail::SourceOf()>);
 REPLICATOR_TEMPLATE std::string detail::printable<>(std::string_view, std::size_t, detail::LineEnds);
 REPLICATOR_TEMPLATE std::string Initializer::text<>() const;
 REPLICATOR_TEMPLATE void Initializer::require_valid<>(const std::string&, const TensorType&) const;
