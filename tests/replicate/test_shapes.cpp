@@ -344,7 +344,7 @@ TEST_CASE("what a step function gives to callbacks is freed with the step") {
       const auto token = std::make_shared<int>(0);
       given = token;
       const auto x = uniform<float>(replica, {2});
-      host_callback(x, [token](const Array<float>&) { ++*token; });
+      host_callback(x, [token](const Observation&) { ++*token; });
       return sum(x);
     });
     step.step();

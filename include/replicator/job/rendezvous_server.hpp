@@ -54,10 +54,12 @@ class RendezvousServer {
     auto until = RendezvousClock::now() + options_.connect_deadline;
     for (bool extended = false;;) {
       const bool late = RendezvousClock::now() >= until;
+      if (late) hear();  // this process may have been stopped until now
+      if (membership_.going_on) return std::move(membership_);
       if (survivors_) survivors_->strike(here_, late, [this] { hear(), beat(); });
       if (complete(until)) break;
       if (late && !survivors_ && !extended && newcomers_.any()) {
-        // This process may have been stopped while they came. They have been greeted, and now they answer.
+        // They came while this process was stopped. They have been greeted, and now they answer.
         extended = true;
         until = RendezvousClock::now() + options_.dead_after;
         continue;
