@@ -194,7 +194,7 @@ TEST_CASE("a variable asked for with two shapes names both lines, within a step 
   const auto between = error_of([&] {
     repl.replicate(endless, [&](ReplicaContext& replica, Tensor<float>) { declare(replica, {2}, VariableKind::replica_local, second); });
   });
-  CHECK(between == "replica 0: the variable \"w\" was asked for as replica_local float32[2] at " + Location{second}.text() +
+  CHECK(between == "the variable \"w\" was asked for as replica_local float32[2] at " + Location{second}.text() +
                        ", but it was declared as mirrored float32[2] at " + Location{first}.text() +
                        ": give the two different names or the same kind");
 }
