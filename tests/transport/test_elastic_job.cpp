@@ -9,7 +9,6 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include "../input/temporary_folder.hpp"
 #include "../support/programs.hpp"
 #include "jobs.hpp"
 
@@ -210,8 +208,7 @@ struct Pipe {
 
 // Of a job of three the victim dies, or is stopped; then `left` is done by the others. The processes from 3 on are started in its place.
 std::vector<ProcessResult> lose(int victim, int children, const std::function<std::string(ElasticJob&, pid_t)>& left,
-                                const std::function<std::string(int, const transport::ProcessEnvironment&)>& started_again, int signal = SIGKILL,
-                                const std::string& arbiter = {}) {
+                                const std::function<std::string(int, const transport::ProcessEnvironment&)>& started_again, int signal = SIGKILL) {
   const int port = free_port();
   return run_processes(children, [&](int child) -> std::string {
     transport::ProcessEnvironment environment;
@@ -220,7 +217,7 @@ std::vector<ProcessResult> lose(int victim, int children, const std::function<st
     environment.master_address = "127.0.0.1";
     environment.master_port = static_cast<std::uint16_t>(port);
     if (child >= 3) return started_again(child, environment);
-    ElasticJob elastic{environment, quick_options(), admission("same"), arbiter};
+    ElasticJob elastic{environment, quick_options(), admission("same")};
     auto job = elastic.job();
     meet(*job);
     const auto pid = static_cast<pid_t>(job->process(victim).pid);
@@ -333,59 +330,6 @@ TEST_CASE("a process that was only stopped, and in whose place another one came,
   CHECK(results[0].text.ends_with("0 of 3, newest 1"));
   CHECK(results[2].text.ends_with("2 of 3, newest 1"));
   CHECK(results[3].text.ends_with("1 of 3, all"));
-}
-
-// Process 0 is stopped, and so keeps the port of the job.
-TEST_CASE("a process finds the job at an address that only the shared folder tells, and the file is removed with the job") {
-  const TemporaryFolder folder;
-  const auto shared = folder.path();
-  const Pipe stopped;
-  const auto left = [&](ElasticJob& elastic, pid_t victim) {
-    const bool first = elastic.job()->rank() == 0;
-    if (first) stopped.say("x");
-    const auto wake = [&] {
-      if (first) ::kill(victim, SIGCONT);
-    };
-    return await_return(elastic, {}, {.joined = wake});
-  };
-  const auto come = [&](int, const auto& environment) {
-    stopped.await();
-    ElasticJob elastic{environment, quick_options(), admission("same"), shared};
-    return come_back(elastic, "step", {});
-  };
-  const auto results = lose(0, 4, left, come, SIGSTOP, shared);
-  INFO(describe(results));
-  CHECK(results[0].text.find("the others go on without it") != std::string::npos);
-  CHECK(results[1].text.ends_with("1 of 3, newest 0"));
-  CHECK(results[2].text.ends_with("2 of 3, newest 0"));
-  CHECK(results[3].text.ends_with("0 of 3, all"));
-  for (const auto& entry : std::filesystem::directory_iterator{folder.path()}) CHECK(entry.path().extension() == ".claim");
-}
-
-TEST_CASE("the address of a job is read as it was written, removed by whoever wrote it, and a damaged one is none") {
-  const TemporaryFolder folder;
-  transport::ProcessEnvironment environment;
-  environment.master_address = "10.0.0.1,10.0.0.2";
-  environment.master_port = 29500;
-  const auto path = transport::detail::JobAddress::path(folder.path(), environment);
-  environment.master_port = 29501;
-  CHECK(transport::detail::JobAddress::path(folder.path(), environment) != path);
-  const transport::detail::JobAddress file{path};
-  CHECK_FALSE(file.read());
-  const transport::detail::Endpoint here{"10.0.0.2", 4711}, there{"fe80::1", 65535};
-  CHECK(file.write(here));
-  CHECK(file.read() == here);
-  CHECK(file.write(there));
-  file.remove(here);
-  CHECK(file.read() == there);
-  file.remove(there);
-  CHECK_FALSE(std::filesystem::exists(path));
-  CHECK_FALSE(transport::detail::JobAddress{"/nowhere/address"}.write(here));
-  const std::string title = "the first process of an elastic job listens at ";
-  for (const auto& text : {title, title + "10.0.0.2 4711", title + "10.0.0.2\n", title + "10.0.0.2 0\n", title + "10.0.0.2 65536\n", title + "10.0.0.2 x\n", "10.0.0.2 4711\n" + title, title + std::string(200, '1') + " 4711\n"}) {
-    io::write_file(path, std::as_bytes(std::span{text}));
-    CHECK_FALSE(file.read());
-  }
 }
 
 TEST_CASE("a process that comes back when the job has done its last step says that it finds nobody") {

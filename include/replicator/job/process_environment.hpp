@@ -31,8 +31,6 @@ struct ProcessEnvironment {
   std::string interface;
   // How often a process of this rank was admitted to the running job. This process is the latest.
   std::uint64_t life = 0;
-  // Of an elastic job with a folder that all hosts share: the file that says where its first process listens (JobAddress).
-  std::string address_file;
   // Process 0 only: a socket that listens already, where a launcher had to publish its port. Otherwise Job makes one.
   std::shared_ptr<FileDescriptor> listener;
 };

@@ -12,7 +12,6 @@
 #include <optional>
 #include <replicator/core/error.hpp>
 #include <replicator/core/printable.hpp>
-#include <replicator/job/job_address.hpp>
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/join_request.hpp>
 #include <replicator/job/membership.hpp>
@@ -39,21 +38,19 @@ class RendezvousClient {
       : environment_{environment},
         options_{options},
         epochs_{std::move(epochs)},
+        addresses_{addresses_of_first(environment)},
+        attempts_(addresses_.size()),
         report_{options.report_after} {
-    for (auto& address : addresses_of_first(environment)) endpoints_.push_back({std::move(address), environment.master_port});
-    known_ = endpoints_.size();
-    attempts_.resize(known_);
     if (!environment.interface.empty()) from_ = addresses_of(environment.interface);
   }
 
   Membership arrive() {
     const auto until = RendezvousClock::now() + options_.connect_deadline;
     while (RendezvousClock::now() < until) {
-      look_up();
-      for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+      for (std::size_t i = 0; i < addresses_.size(); ++i) {
         auto& last = attempts_[i].last;
         const std::chrono::milliseconds limit{remaining_ms(until, attempt_ms)};
-        Link link{connect_to(endpoints_[i].address, endpoints_[i].port, limit, last, from_), longest_frame()};
+        Link link{connect_to(addresses_[i], environment_.master_port, limit, last, from_), longest_frame()};
         report();
         if (!link.open()) continue;
         last = address_of_peer(link.descriptor()).with_port() + ": connected, but no answer yet";
@@ -74,9 +71,8 @@ class RendezvousClient {
   std::optional<Membership> try_connect() {
     const auto until = RendezvousClock::now() + options_.connect_deadline;
     silence_ = options_.dead_after;
-    look_up();
-    for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-      Link link{connect_to(endpoints_[i].address, endpoints_[i].port, std::chrono::milliseconds{attempt_ms}, attempts_[i].last, from_),
+    for (std::size_t i = 0; i < addresses_.size(); ++i) {
+      Link link{connect_to(addresses_[i], environment_.master_port, std::chrono::milliseconds{attempt_ms}, attempts_[i].last, from_),
                 longest_frame()};
       if (!link.open()) continue;
       begin(link);
@@ -89,8 +85,8 @@ class RendezvousClient {
   // tells it that the job is running. `own_port`: the port at which this process itself listens.
   void tell_that_it_goes_on(std::uint16_t own_port) {
     constexpr std::chrono::milliseconds limit{200};
-    for (std::size_t i = 0; i < known_; ++i) {
-      Link link{connect_to(endpoints_[i].address, endpoints_[i].port, limit, attempts_[i].last, from_), longest_frame()};
+    for (std::size_t i = 0; i < addresses_.size(); ++i) {
+      Link link{connect_to(addresses_[i], environment_.master_port, limit, attempts_[i].last, from_), longest_frame()};
       if (!link.open()) continue;
       const auto there = address_of_peer(link.descriptor());
       if (there.port() == own_port && there.text() == address_of(link.descriptor()).text()) continue;
@@ -107,14 +103,6 @@ class RendezvousClient {
     std::string complaint;  // why a process that answered was left again; later silence does not hide it
   };
   static constexpr int attempt_ms = 2000;
-
-  // The file may name another place at any time, for example after the loss of the first process.
-  void look_up() {
-    const auto found = JobAddress{environment_.address_file}.read();
-    endpoints_.resize(known_);
-    if (found && std::find(endpoints_.begin(), endpoints_.end(), *found) == endpoints_.end()) endpoints_.push_back(*found);
-    attempts_.resize(endpoints_.size());
-  }
 
   // The limit before the peer is known to be process 0: room for a sentence, or for the names of all processes.
   std::uint64_t longest_frame() const { return 65536 + 512 * static_cast<std::uint64_t>(environment_.world_size); }
@@ -147,7 +135,7 @@ class RendezvousClient {
   // Returns true once welcome. Process 0 waits for the others up to its own deadline, and then says who was missing.
   bool listen(Link& link, RendezvousClock::time_point until, Attempt& attempt) {
     const auto answerer = address_of_peer(link.descriptor()).with_port();
-    const bool only = endpoints_.size() == 1;
+    const bool only = addresses_.size() == 1;
     auto silence_end = only && !silence_ ? until + options_.dead_after
                                          : RendezvousClock::now() + silence_.value_or(std::chrono::milliseconds{attempt_ms});
     for (;;) {
@@ -252,7 +240,7 @@ class RendezvousClient {
   }
 
   // Whether an answer that proves nothing may end this process: there is no other address to try, and no job is at work yet.
-  bool no_other_way() const { return endpoints_.size() == 1 && epochs_.empty(); }
+  bool no_other_way() const { return addresses_.size() == 1 && epochs_.empty(); }
 
   void bear(const Refused& refused, std::string& complaint) {
     complaint = printable(refused.sentence, proven_ ? refused.sentence.size() : 1024);
@@ -287,9 +275,8 @@ class RendezvousClient {
   ProcessEnvironment environment_;
   JobOptions options_;
   Bytes epochs_;
-  std::vector<Endpoint> endpoints_;  // those of MASTER_ADDR, then the one of the file
-  std::size_t known_ = 0;            // number of the former
-  std::vector<Attempt> attempts_;    // by endpoint
+  std::vector<std::string> addresses_;
+  std::vector<Attempt> attempts_;  // one per address
   std::vector<InterfaceAddress> from_;
   WaitReport report_;
   JoinRequest request_;

@@ -54,7 +54,7 @@ class RendezvousServer {
     auto until = RendezvousClock::now() + options_.connect_deadline;
     for (bool extended = false;;) {
       const bool late = RendezvousClock::now() >= until;
-      if (late) hear();  // this process may have been stopped until now
+      if (late) forget_lost(), hear();  // this process may have been stopped until now
       if (membership_.going_on) return std::move(membership_);
       if (survivors_) survivors_->strike(here_, late, [this] { hear(), beat(); });
       if (complete(until)) break;

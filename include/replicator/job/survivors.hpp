@@ -19,6 +19,7 @@
 #include <replicator/job/membership.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/tcp.hpp>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -118,8 +119,8 @@ class Survivors {
   void ask(Arbiter arbiter) { arbiter_ = std::move(arbiter); }
 
   // Marks absent processes as gone: those at an address where nobody listens; with `late`, all of them. Where this part may
-  // not go on, it also looks for those that are gone: they may be dead by now, or be found again. It looks for all at once,
-  // which may take half a second, and then calls `beat`; others may arrive in it.
+  // not go on, it also looks for those that are gone: they may be dead by now, or be found again. It looks for many at once,
+  // which may take half a second, and calls `beat` after it; others may arrive in that.
   void strike(const std::vector<bool>& here, bool late, const std::function<void()>& beat) {
     const auto now = RendezvousClock::now();
     const bool look = now >= next_look_;
@@ -128,11 +129,16 @@ class Survivors {
     std::vector<std::size_t> absent;
     for (std::size_t r = 0; r < here.size(); ++r)
       if (!here[r] && counts(r) && !dead_[r] && !(gone_[r] && decided)) absent.push_back(r);
-    const auto numbers = look ? probe(absent) : std::vector<int>(absent.size(), ETIMEDOUT);
-    beat();
+    std::vector<int> numbers;
+    for (std::size_t first = 0; look && first < absent.size(); first += probed_at_once) {
+      const auto some = probe(std::span{absent}.subspan(first, std::min(probed_at_once, absent.size() - first)));
+      numbers.insert(numbers.end(), some.begin(), some.end());
+      beat();
+    }
+    if (!look) beat();
     for (std::size_t i = 0; i < absent.size(); ++i) {
       const auto r = absent[i];
-      const int number = numbers[i];
+      const int number = look ? numbers[i] : ETIMEDOUT;
       if (here[r]) continue;
       if (number == ECONNREFUSED) dead_[r] = true;
       if (number == 0 && gone_[r] && !parted_[r] && static_cast<int>(r) < self_) found_ = true, gone_[r] = false;
@@ -196,7 +202,7 @@ class Survivors {
   // process must find out itself.
   bool counts(std::size_t process) const { return !parted_[process] || epochs_.has(process); }
   // Looks whether somebody listens at the regroup addresses of these processes. Returns 0 or an errno for each.
-  std::vector<int> probe(const std::vector<std::size_t>& processes) const {
+  std::vector<int> probe(std::span<const std::size_t> processes) const {
     std::vector<int> numbers;
     std::vector<SocketAddress> addresses(processes.size());
     std::vector<FileDescriptor> sockets(processes.size());
@@ -318,7 +324,8 @@ class Survivors {
   Epochs epochs_;
   Arbiter arbiter_;  // empty: there is none
   static constexpr std::chrono::milliseconds connecting_limit{500};
-  bool met_ = true;  // false: this process is about to meet the others for the first time
+  static constexpr std::size_t probed_at_once = 64;  // each takes a file descriptor for that time
+  bool met_ = true;                                  // false: this process is about to meet the others for the first time
   bool told_ = false, found_ = false;
   RendezvousClock::time_point next_look_{};
 };

@@ -12,7 +12,6 @@
 #include <memory>
 #include <optional>
 #include <replicator/core/error.hpp>
-#include <replicator/job/job_address.hpp>
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/membership.hpp>
 #include <replicator/job/pending_connections.hpp>
@@ -59,8 +58,8 @@ struct AdmissionRequest {
   }
 };
 
-// Runs on the job's first process, whichever that is. It listens at MASTER_PORT, as process 0 did at first, and writes its
-// address into the job's file, if there is one. The elastic job's thread serves it.
+// Runs on the job's first process, whichever that is. It listens at MASTER_PORT, as process 0 did at first; the elastic
+// job's thread serves it.
 //
 //   newcomer   hello .. proof      the handshake of a new job
 //   listener   going_on            the job is running, and the place is free
@@ -73,23 +72,18 @@ class AdmissionServer {
       : environment_{environment}, options_{options}, admission_{admission}, listener_{std::move(environment_.listener)} {}
   AdmissionServer(const AdmissionServer&) = delete;
   AdmissionServer& operator=(const AdmissionServer&) = delete;
-  ~AdmissionServer() { close(); }
 
-  // Listens if the port is free. Otherwise takes another port if the job has a file for its address, or tries again later.
-  // `address`: the one at which other processes find this one.
-  void open(const std::string& address) {
-    const auto now = RendezvousClock::now();
-    if (environment_.master_port == 0 || now < next_try_ || (listener_ && (!file_.exists() || published_))) return;
-    next_try_ = now + std::chrono::milliseconds{200};
-    if (!listener_) listen(environment_.master_port);
-    if (!listener_ && file_.exists()) listen(0);
-    if (!listener_) return;
-    const Endpoint here{address, port()};
-    if (file_.write(here)) published_ = here;
+  // Listens if the port is free; otherwise tries again later.
+  void open() {
+    if (listener_ || environment_.master_port == 0 || RendezvousClock::now() < next_try_) return;
+    next_try_ = RendezvousClock::now() + std::chrono::milliseconds{200};
+    try {
+      listener_ = std::make_shared<FileDescriptor>(
+          listen_on(environment_.master_port, listening_address(environment_), environment_.rank));
+    } catch (const Error&) {  // a stopped process, or a process 0 that was started again, has the port; or the interface is gone
+    }
   }
   void close() {
-    if (published_) file_.remove(*published_);
-    published_.reset();
     listener_.reset();
     newcomers_.clear();
     requests_.clear();
@@ -128,12 +122,6 @@ class AdmissionServer {
   // How long to wait until a process that still holds the number may be known to be dead.
   static constexpr std::chrono::milliseconds admission_limit{12000};
 
-  void listen(std::uint16_t port) {
-    try {
-      listener_ = std::make_shared<FileDescriptor>(listen_on(port, listening_address(environment_), environment_.rank));
-    } catch (const Error&) {  // a stopped process, or a process 0 that was started again, has the port; or the interface is gone
-    }
-  }
   void receive(PendingConnection& newcomer) {
     const auto rank = newcomer.request.rank;
     const auto world = static_cast<std::uint64_t>(environment_.world_size);
@@ -208,8 +196,6 @@ class AdmissionServer {
   JobOptions options_;
   const Admission& admission_;
   std::shared_ptr<FileDescriptor> listener_;
-  const JobAddress file_{environment_.address_file};
-  std::optional<Endpoint> published_;
   RendezvousClock::time_point next_try_{};
   PendingConnections newcomers_{environment_, options_, {[this](PendingConnection& newcomer) { receive(newcomer); }}};
   std::vector<AdmissionRequest> requests_;

@@ -165,7 +165,7 @@ class ElasticJob {
     return true;
   }
   void serve(std::vector<pollfd>& events) {
-    admission_server_->open(regroup_->survivors().regroup_address(environment_.rank).address);
+    admission_server_->open();
     admission_server_->serve(regroup_->survivors());
     admission_server_->watch(events);
     if (request_) request_->beat(detail::RendezvousClock::now(), options_);
@@ -254,17 +254,16 @@ ElasticJob::ElasticJob(const ProcessEnvironment& environment, const JobOptions& 
     job_ = std::make_shared<Job>(environment, options);
     return;
   }
-  if (!arbiter_.empty()) environment_.address_file = detail::JobAddress::path(arbiter_, environment);
-  auto membership = detail::meet_or_find_running_job(environment_, options);
+  auto membership = detail::meet_or_find_running_job(environment, options);
   if (membership.going_on) {
-    applicant_.emplace(environment_, options, admission_.identity, std::move(membership));
+    applicant_.emplace(environment, options, admission_.identity, std::move(membership));
     environment_.listener.reset();
     applicant_->ask();
     job_ = std::make_shared<Job>();
     return;
   }
   job_ = std::make_shared<Job>(std::move(membership), environment.rank, environment.interface, options);
-  regroup_.emplace(*job_, environment_, options, arbiter_);
+  regroup_.emplace(*job_, environment, options, arbiter_);
   start();
 }
 

@@ -155,7 +155,6 @@ class Regroup {
       there.master_address = survivors_.regroup_address(process).address;
       there.master_port = survivors_.regroup_address(process).port;
       there.listener.reset();
-      there.address_file.clear();
       if (auto membership = RendezvousClient{there, options_, survivors_.knowledge()}.try_connect(); membership && !membership->going_on) {
         std::vector<bool> here;
         for (const auto& one : membership->processes) here.push_back(one.pid != 0);
