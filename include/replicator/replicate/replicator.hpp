@@ -135,8 +135,9 @@ class Replicator {
   // - Shapes of elements may differ between steps and between replicas. The tensors that replicas contribute to a
   //   collective or return must have equal shapes on all replicas.
   //
-  // In a job of one process: if no replica's input_fn asks for its replica or its shard, all replicas read the same elements, and
-  // a line on stderr says so, once for each line that calls replicate(). InputContext::same_on_all_replicas() says that this is meant.
+  // If no replica's input_fn asks for its replica or its shard, all replicas read the same elements. In a job of one process a
+  // warning on stderr says so, once for each source line that calls replicate(). InputContext::same_on_all_replicas() says that
+  // this is meant.
   //
   // Throws BuildError for every mistake that graphs, shapes and options show, before any data moves. A resumed run
   // (--resume) must build its checkpointed steps in the order of the first run. Each then continues at its own

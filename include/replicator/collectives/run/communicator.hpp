@@ -57,8 +57,8 @@ class DeviceCollective {
 };
 
 // A prepared collective. It is used again in every step and allocates nothing after preparation. It belongs to the thread
-// of its rank. Its memory lives until all ranks have destroyed theirs, because peers read it. Steps of one collective run in the
-// same order on every rank. Several collectives may be in flight at once.
+// of its rank. Its memory lives until all ranks have destroyed their part of the collective, because peers read it. Steps of
+// one collective run in the same order on every rank. Several collectives may be in flight at once.
 class Collective {
  public:
   virtual ~Collective() = default;
