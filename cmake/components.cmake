@@ -5,7 +5,7 @@
 #
 # defines the target replicator::<name>, which links replicator::replicator. If the component is missing, it sets
 # replicator_<name>_NOT_FOUND_MESSAGE to the reason in the caller's scope.
-set(replicator_components onednn ucx pmix mpi jpeg png mujoco egl cuda cublaslt cudnn nvrtc compiled c)
+set(replicator_components onednn ucx pmix mpi curl jpeg png mujoco egl cuda cublaslt cudnn nvrtc compiled c)
 
 set(REPLICATOR_CUDA_FOLDERS "" CACHE STRING "Folders with include/ and lib/ of NVIDIA's libraries, beside the CUDA toolkit's, as Python's packages have")
 mark_as_advanced(REPLICATOR_CUDA_FOLDERS)
@@ -24,6 +24,8 @@ function(replicator_find_component name)
                             HINTS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2)
   elseif(name STREQUAL "mpi")
     replicator_find_mpi()
+  elseif(name STREQUAL "curl")
+    replicator_find_library(curl HEADER curl/curl.h LIBRARIES curl PACKAGE libcurl4-openssl-dev)
   elseif(name STREQUAL "jpeg")
     replicator_find_library(jpeg HEADER turbojpeg.h LIBRARIES turbojpeg PACKAGE libturbojpeg0-dev)
   elseif(name STREQUAL "png")

@@ -4,7 +4,7 @@
 
 # Patterns of included headers and file names, each with the library they need.
 set(replicator_include_needs
-  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^mpi\\.h$" mpi  "^turbojpeg" jpeg  "^png\\.h$" png  "^mujoco/" mujoco  "^EGL/" egl  "^cublas" cublaslt  "^cudnn" cudnn  "^nvrtc" nvrtc
+  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^mpi\\.h$" mpi  "^curl/" curl  "^turbojpeg" jpeg  "^png\\.h$" png  "^mujoco/" mujoco  "^EGL/" egl  "^cublas" cublaslt  "^cudnn" cudnn  "^nvrtc" nvrtc
   "^replicator/with/onednn" onednn  "^replicator/with/ucx" ucx  "^replicator/with/pmix" pmix
   "^replicator/with/jpeg" jpeg  "^replicator/with/png" png
   "^(cuda_runtime|cuda_|nvtx3/)|\\.cuh$" cuda
@@ -143,7 +143,7 @@ replicator_find_tool(zlib ZLIB::ZLIB zlib1g-dev)
 # drops unused libraries.
 add_library(replicator-everything INTERFACE)
 target_link_libraries(replicator-everything INTERFACE replicator::replicator)
-foreach(component onednn ucx pmix mpi jpeg png mujoco egl)
+foreach(component onednn ucx pmix mpi curl jpeg png mujoco egl)
   target_link_libraries(replicator-everything INTERFACE $<TARGET_NAME_IF_EXISTS:replicator::${component}>)
 endforeach()
 target_link_options(replicator-everything INTERFACE LINKER:--as-needed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# find_package(replicator [COMPONENTS onednn ucx pmix mpi jpeg png mujoco egl cuda cublaslt cudnn nvrtc compiled c]
+# find_package(replicator [COMPONENTS onednn ucx pmix mpi curl jpeg png mujoco egl cuda cublaslt cudnn nvrtc compiled c]
 # [OPTIONAL_COMPONENTS ...]) defines replicator::replicator, and a target for each requested component that was found.
 # For the others, replicator_<component>_NOT_FOUND_MESSAGE holds the reason.
 include(CMakeFindDependencyMacro)

@@ -13,6 +13,7 @@
 #include <replicator/elastic/rollback.hpp>
 #include <replicator/job/elastic/elastic_job.hpp>
 
+#include "etcd.hpp"
 #include "simulation.hpp"
 
 namespace simulate {
@@ -96,6 +97,7 @@ struct Plan {
   int processes = 0, hosts = 0, steps = 0;
   std::vector<int> host_of{};
   bool arbiter = false;
+  bool etcd = false;        // the arbiter is an etcd, by which they also meet; otherwise it is a folder
   std::size_t padding = 0;  // bytes that are handed over besides the state
   bool divided = false;     // the network is cut in two once, until all is decided
   bool comes_back = false;  // long enough for a process that is lost and started again
@@ -129,6 +131,7 @@ struct Scenario {
   Plan plan;
   Oracle oracle;
   Counts& counts;
+  SimulatedEtcd etcd{kernel};
   std::vector<std::unique_ptr<Outcome>> outcomes{};
   std::map<int, Habit> habits{};  // by rank, of processes that are not started again
 
@@ -141,7 +144,7 @@ class Program {
   struct OwnError {};
 
   Program(Scenario& scenario, int rank, const Habit& habit, JobOptions options)
-      : scenario_{scenario}, rank_{rank}, habit_{habit}, environment_{environment(scenario, rank)}, elastic_{environment_, options, {}, scenario.plan.arbiter ? "/sim/claims" : ""}, job_{elastic_.job()} {
+      : scenario_{scenario}, rank_{rank}, habit_{habit}, environment_{environment(scenario, rank)}, elastic_{environment_, options, {}, scenario.plan.arbiter && !scenario.plan.etcd ? "/sim/claims" : ""}, job_{elastic_.job()} {
     perform([] {}, [] {});
   }
   void run() {
@@ -178,8 +181,13 @@ class Program {
     ProcessEnvironment result;
     result.rank = rank;
     result.world_size = scenario.plan.processes;
-    for (int host = 0; host < scenario.plan.hosts; ++host) result.master_address += (host > 0 ? "," : "") + address_of_host(host);
-    result.master_port = 29500;
+    if (scenario.plan.etcd) {
+      result.job_name = "job";
+      result.directory = std::make_shared<Directory>("http://etcd:2379", "job");
+    } else {
+      for (int host = 0; host < scenario.plan.hosts; ++host) result.master_address += (host > 0 ? "," : "") + address_of_host(host);
+      result.master_port = 29500;
+    }
     result.insecure = true;  // the simulated kernel does not say whose a connection is
     return result;
   }
@@ -379,7 +387,21 @@ class Faults {
     }
     if (scenario_.plan.hosts == 1 && random.chance(0.5)) return kill_in_turn();
     if (random.chance(0.1)) send_stranger();
-    if (scenario_.plan.arbiter && random.chance(0.3)) {
+    if (scenario_.plan.etcd && random.chance(0.3)) {
+      harmless_ = false, ++other_losses_, heals_soon_ = true;
+      auto& etcd = scenario_.etcd;
+      etcd.slowest = random.between(10 * ms, 900 * ms);
+      if (random.chance(0.5)) {
+        counts_.add("lossy etcd");
+        etcd.lost = 0.02 * static_cast<double>(1 + random.below(10));
+      } else {
+        counts_.add("etcd away");
+        const Time length = random.between(100 * ms, 20 * second);
+        begin(
+            moment(), [&etcd] { etcd.away = true; }, length, [&etcd] { etcd.away = false; });
+      }
+    }
+    if (scenario_.plan.arbiter && !scenario_.plan.etcd && random.chance(0.3)) {
       counts_.add("arbiter without power");
       // Often while a claim is on its way to the disk.
       harmless_ = false, ++other_losses_, heals_soon_ = true;
@@ -659,6 +681,7 @@ Plan draw_plan(Random& random) {
   plan.hosts = std::min(plan.hosts, plan.processes);
   for (int rank = 0; rank < plan.processes; ++rank) plan.host_of.push_back(rank * plan.hosts / plan.processes);
   plan.arbiter = random.chance(0.3);
+  plan.etcd = plan.arbiter && random.chance(0.5);
   plan.steps = 4 + static_cast<int>(random.chance(0.3) ? random.below(90) : random.below(12));
   plan.step_time = random.between(20, 600) * ms;
   plan.comes_back = random.chance(0.08);
@@ -679,7 +702,8 @@ std::string simulate_job(std::uint64_t seed, bool traced, Counts& counts) {
   kernel.files().make_folder("/sim/claims");
   for (const char* folder : {"/", "/sim"})
     if (OpenFile file; kernel.files().open(folder, 0, file) == 0) kernel.files().sync(file);
-  kernel.trace(std::to_string(plan.processes) + " processes on " + std::to_string(plan.hosts) + " hosts, " + std::to_string(plan.steps) + " steps" + (plan.arbiter ? ", with an arbiter" : ""));
+  kernel.trace(std::to_string(plan.processes) + " processes on " + std::to_string(plan.hosts) + " hosts, " + std::to_string(plan.steps) + " steps" + (plan.etcd ? ", with an etcd" : plan.arbiter ? ", with an arbiter"
+                                                                                                                                                                                                  : ""));
   for (int rank = 0; rank < plan.processes; ++rank)
     kernel.at(kernel.random().between(0, kernel.random().chance(0.5) ? 10 * ms : second), [&scenario, rank] { scenario.start(rank, false); });
   Faults faults{scenario};

@@ -316,7 +316,7 @@ int Kernel::connect(int fd, const sockaddr* address) {
   std::uint32_t number = 0;
   if (address->sa_family == AF_INET) number = ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
   else std::memcpy(&number, reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr.s6_addr + 12, 4), number = ntohl(number);
-  socket->peer_host = static_cast<int>(number & 255) - 1;
+  socket->peer_host = number >> 24 == 127 ? socket->host : static_cast<int>(number & 255) - 1;
   socket->peer_port = ntohs(reinterpret_cast<const sockaddr_in*>(address)->sin_port);
   socket->port = next_port_++;
   socket->kind = Socket::Kind::connecting;

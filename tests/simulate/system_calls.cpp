@@ -5,6 +5,9 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -154,6 +157,29 @@ int getpeername(int fd, sockaddr* address, socklen_t* length) noexcept {
   if (auto* const kernel = Kernel::running()) return kernel->name(fd, true, address, length);
   static const auto next = REAL(getpeername);
   return next(fd, address, length);
+}
+// A host has one interface, and its processes never free the list.
+int getifaddrs(ifaddrs** list) noexcept {
+  auto* const kernel = Kernel::running();
+  if (kernel == nullptr) {
+    static const auto next = REAL(getifaddrs);
+    return next(list);
+  }
+  static ifaddrs only{};
+  static sockaddr_in address{};
+  static char name[] = "sim0";
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(0x0a000001u + static_cast<std::uint32_t>(kernel->process().host));
+  only.ifa_name = name;
+  only.ifa_flags = IFF_UP | IFF_RUNNING;
+  only.ifa_addr = reinterpret_cast<sockaddr*>(&address);
+  *list = &only;
+  return 0;
+}
+void freeifaddrs(ifaddrs* list) noexcept {
+  if (Kernel::running() != nullptr) return;
+  static const auto next = REAL(freeifaddrs);
+  next(list);
 }
 int ioctl(int fd, unsigned long request, ...) noexcept {
   va_list arguments;

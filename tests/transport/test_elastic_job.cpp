@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "../support/programs.hpp"
+#include "elastic_jobs.hpp"
 #include "jobs.hpp"
 
 namespace test_elastic_job {
@@ -41,14 +42,6 @@ std::vector<ProcessResult> run_elastic(int count, const std::function<std::strin
     ElasticJob job{environment, quick_options()};
     return body(rank, job);
   });
-}
-
-// Whoever was to be lost may be so before the others know that all were here.
-void meet(Job& job) {
-  try {
-    job.barrier();
-  } catch (const CommunicationError&) {
-  }
 }
 
 // "rank of size" after each loss of the process that is meant to be lost; those of a round are lost at once.
@@ -131,105 +124,6 @@ TEST_CASE("a process that fails by itself is not of what is left, also where it 
   }
 }
 
-namespace {
-
-using Bytes = transport::detail::Bytes;
-
-Bytes bytes_of(const std::string& text) {
-  const auto bytes = std::as_bytes(std::span{text});
-  return {bytes.begin(), bytes.end()};
-}
-
-// Identities are compared as they are.
-transport::Admission admission(const std::string& program) {
-  const auto mine = bytes_of(program);
-  return {mine, [mine](const Bytes& theirs, const std::string& who) { return theirs == mine ? "" : who + " is another"; }};
-}
-
-struct Steps {
-  std::function<bool(const Bytes&)> fits = [](const Bytes&) { return true; };
-  std::function<void(bool taken)> handing = [](bool) {};  // while the state is handed over, and when it was taken
-  std::function<void()> joined = [] {};
-};
-
-// Behaves like a program whose steps are exchanges, while all processes know that one waits to join: until it has
-// joined, or many steps have passed.
-std::string await_return(ElasticJob& elastic, const Bytes& state, const Steps& steps) {
-  auto job = elastic.job();
-  for (int step = 0; step < 1000; ++step) {
-    std::this_thread::sleep_for(std::chrono::milliseconds{10});
-    const auto waits = job->exchange(bytes_of(job->rank() == 0 && elastic.somebody_waits() ? "yes" : ""), "a step")[0];
-    if (waits.empty()) continue;
-    std::optional<transport::AdmissionOffer> mine;
-    const auto handed = [&] {
-      steps.handing(false);
-      return state;
-    };
-    if (job->rank() == 0) mine = elastic.hand_over(steps.fits, handed);
-    if (mine) steps.handing(true);
-    if (!elastic.decide([&] { return transport::AdmissionOffer::unpack(job->exchange(transport::AdmissionOffer::pack(mine), "an offer")[0]); })) continue;
-    job->leave();
-    job = elastic.after(*job);
-    if (job->size() < 3) continue;
-    job->barrier();
-    steps.joined();
-    auto text = std::to_string(job->rank()) + " of " + std::to_string(job->size()) + ", newest " + std::to_string(elastic.newest());
-    elastic.trust_newest();
-    if (elastic.newest() != -1) text += ", not trusted";
-    job->leave();
-    return text;
-  }
-  return "nobody came";
-}
-
-std::string come_back(ElasticJob& elastic, const std::string& wish, const Bytes& state) {
-  const auto handed = elastic.enter(bytes_of(wish));
-  const auto job = elastic.job();
-  job->barrier();
-  auto text = std::to_string(job->rank()) + " of " + std::to_string(job->size());
-  if (handed == state) text += ", all";
-  job->leave();
-  return text;
-}
-
-struct Pipe {
-  Pipe() { REQUIRE(::pipe2(ends, O_CLOEXEC) == 0); }
-  ~Pipe() {
-    ::close(ends[0]);
-    ::close(ends[1]);
-  }
-  void say(const char* words) const { static_cast<void>(!::write(ends[1], words, std::strlen(words))); }
-  void await() const {
-    char nothing = 0;
-    static_cast<void>(!::read(ends[0], &nothing, 1));
-  }
-  int ends[2];
-};
-
-// Of a job of three the victim dies, or is stopped; then `left` is done by the others. The processes from 3 on are started in its place.
-std::vector<ProcessResult> lose(int victim, int children, const std::function<std::string(ElasticJob&, pid_t)>& left,
-                                const std::function<std::string(int, const transport::ProcessEnvironment&)>& started_again, int signal = SIGKILL) {
-  const int port = free_port();
-  return run_processes(children, [&](int child) -> std::string {
-    transport::ProcessEnvironment environment;
-    environment.rank = child < 3 ? child : victim;
-    environment.world_size = 3;
-    environment.master_address = "127.0.0.1";
-    environment.master_port = static_cast<std::uint16_t>(port);
-    if (child >= 3) return started_again(child, environment);
-    ElasticJob elastic{environment, quick_options(), admission("same")};
-    auto job = elastic.job();
-    meet(*job);
-    const auto pid = static_cast<pid_t>(job->process(victim).pid);
-    if (child == victim) ::raise(signal);
-    while (!job->aborted()) std::this_thread::sleep_for(std::chrono::milliseconds{5});
-    elastic.after(*job);
-    return left(elastic, pid);
-  });
-}
-
-}  // namespace
-
 // In the place of 1 come: 4, of another program; 5, which waits for what never comes; then 3, for the same place.
 TEST_CASE("a process that is started again is handed the state and meets the others, also as process 0, and one of another program does not") {
   const Bytes state(300000, std::byte{7});
@@ -244,7 +138,7 @@ TEST_CASE("a process that is started again is handed the state and meets the oth
       };
       return await_return(elastic, state, {.fits = fits});
     };
-    const auto results = lose(victim, victim == 0 ? 4 : 6, left, [&](int child, const auto& environment) {
+    const auto results = lose_one(victim, victim == 0 ? 4 : 6, left, [&](int child, const auto& environment) {
       if (child == 3 && victim == 1) refused.await(), waiting.await();
       else death.await();
       try {
@@ -288,7 +182,7 @@ TEST_CASE("a process that comes back and dies in the midst of it stays outside, 
     };
     return await_return(elastic, state, {.handing = kill_two});
   };
-  const auto results = lose(1, 6, left, [&](int, const auto& environment) {
+  const auto results = lose_one(1, 6, left, [&](int, const auto& environment) {
     next.await();
     const auto self = ::getpid();
     static_cast<void>(!::write(pids.ends[1], &self, sizeof self));
@@ -323,7 +217,7 @@ TEST_CASE("a process that was only stopped, and in whose place another one came,
     ElasticJob elastic{environment, quick_options(), admission("same")};
     return come_back(elastic, "step", {});
   };
-  const auto results = lose(1, 4, left, come, SIGSTOP);
+  const auto results = lose_one(1, 4, left, come, SIGSTOP);
   INFO(describe(results));
   CHECK(results[1].exit_code == 1);
   CHECK(results[1].text.find("the others go on without it") != std::string::npos);
@@ -341,7 +235,7 @@ TEST_CASE("a process that comes back when the job has done its last step says th
     job->leave();
     return "left";
   };
-  const auto results = lose(2, 4, left, [&](int, const auto& environment) {
+  const auto results = lose_one(2, 4, left, [&](int, const auto& environment) {
     death.await();
     auto options = quick_options();
     options.connect_deadline = std::chrono::milliseconds{500};
@@ -441,6 +335,16 @@ TEST_CASE("a process whose majority died on other machines ends, and one whose o
     if (processes == 2) CHECK_NOTHROW(survivors.part_from_missing(here, [] {}));
     else CHECK_THROWS_WITH(survivors.part_from_missing(here, [] {}), Catch::Contains("1 of the 3 members of epoch 0, which is no majority, and the others, which are dead, may have gone on before. Start it again"));
   }
+}
+
+TEST_CASE("a part of a job whose arbiter cannot be asked ends, and says how to go on") {
+  using transport::detail::Survivors;
+  const auto closed = static_cast<std::uint16_t>(free_port());
+  Survivors survivors{1, 42, std::vector<transport::detail::RegroupAddress>(2, {"127.0.0.1", closed})};
+  survivors.ask([](const transport::detail::Claim&, const std::function<void()>&) -> transport::detail::Claim { throw CommunicationError{"the folder is away", -1}; });
+  survivors.lose(0);
+  CHECK_THROWS_WITH(survivors.part_from_missing({false, true}, [] {}),
+                    Catch::Contains("process 1 (pid ") && Catch::Contains("ends: this part of the job cannot take epoch 1: the folder is away. Start it again with the same command and RANK"));
 }
 
 TEST_CASE("the last process of a machine goes on, though whoever decided to leave one out died before all had entered that epoch") {

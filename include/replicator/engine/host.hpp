@@ -41,6 +41,7 @@
 #include <replicator/engine/state/checkpoints.hpp>
 #include <replicator/engine/state/snapshot.hpp>
 #include <replicator/engine/step_listeners.hpp>
+#include <replicator/job/etcd/etcd.hpp>
 #include <replicator/replicate/input_context.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/runtime/execute.hpp>
@@ -114,11 +115,15 @@ class Host {
     if (deployment.processes && deployment.elastic && deployment.processes->size() > 1)
       throw BuildError{"a job of processes that the program knows (MPI) was to be elastic: MPI takes no process back; leave --elastic out, or start the processes without MPI"};
     const auto found = deployment.processes ? transport::environment_of(*deployment.processes)
-                                            : transport::find_environment({deployment.job_token_file, deployment.interface, deployment.connect_deadline, deployment.insecure});
+                                            : transport::find_environment({deployment.job_token_file, deployment.interface, deployment.connect_deadline, deployment.insecure, etcd_of(deployment)});
     if (deployment.replicas < found.world_size)
       throw BuildError{"the job has " + std::to_string(found.world_size) + " processes, but there are only " + std::to_string(deployment.replicas) +
                        " replica(s), and every process needs one: raise --replicas or start fewer processes"};
     return found;
+  }
+  // The addresses of an etcd, where --elastic-arbiter names one.
+  static std::string etcd_of(const Deployment& deployment) {
+    return transport::detail::Etcd::is_url(deployment.elastic_arbiter) ? deployment.elastic_arbiter : std::string{};
   }
   static transport::JobOptions job_options(const Deployment& deployment) {
     transport::JobOptions options;

@@ -14,6 +14,8 @@
 
 namespace replicator::detail::transport {
 
+class Directory;  // job/etcd/directory.hpp
+
 // The place of this process in its job. The default is a job of one process.
 struct ProcessEnvironment {
   int rank = 0;
@@ -21,6 +23,8 @@ struct ProcessEnvironment {
   // The address where process 0 listens: a name or a numeric address. Several, separated by commas, are tried in turn.
   std::string master_address;
   std::uint16_t master_port = 0;
+  // An etcd that tells where the first process is, if set. Then the address and the port above are those it told last.
+  std::shared_ptr<Directory> directory;
   // Processes that name another job are turned away. The empty name is a name too.
   std::string job_name;
   // A secret that the processes prove to each other. Empty: only processes of this user on this machine are believed.

@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <cstring>
 #include <replicator/core/error.hpp>
+#include <replicator/core/printable.hpp>
 #include <replicator/io/read_text.hpp>
+#include <replicator/job/etcd/directory.hpp>
 #include <replicator/job/process_environment.hpp>
 #include <replicator/job/slurm.hpp>
 #include <string>
@@ -23,6 +25,7 @@ struct RendezvousOptions {
   std::string interface;                                                  // empty: the variable REPLICATOR_INTERFACE, if set
   std::chrono::milliseconds connect_deadline = std::chrono::seconds{60};  // for a launcher that waits for the other processes
   bool insecure = false;                                                  // believe everybody; also by REPLICATOR_INSECURE=1
+  std::string etcd{};                                                     // addresses of an etcd that tells where the job is, see Directory; empty: MASTER_ADDR and MASTER_PORT tell it
 };
 
 // A way to start jobs, such as PMIx. `join` may wait for the other processes.
@@ -82,8 +85,9 @@ inline bool insecure_by_variable() {
 }
 
 // Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and REPLICATOR_JOB (a name for the job) if set. A job without
-// WORLD_SIZE, or with WORLD_SIZE 1, has one process. Throws BuildError for what is missing, not a number, or contradictory.
-inline ProcessEnvironment environment_from_variables() {
+// WORLD_SIZE, or with WORLD_SIZE 1, has one process. `by_etcd`: MASTER_ADDR and MASTER_PORT are not needed. Throws BuildError for what
+// is missing, not a number, or contradictory.
+inline ProcessEnvironment environment_from_variables(bool by_etcd = false) {
   ProcessEnvironment result;
   result.job_name = detail::variable("REPLICATOR_JOB").value_or("");
   const auto size = detail::variable("WORLD_SIZE");
@@ -97,6 +101,7 @@ inline ProcessEnvironment environment_from_variables() {
     throw BuildError{"RANK is " + std::to_string(result.rank) + ", but WORLD_SIZE is " +
                      std::to_string(result.world_size) + ": ranks count from 0 to WORLD_SIZE - 1"};
   result.rank = detail::required_number("RANK", result.world_size, 0, result.world_size - 1);
+  if (by_etcd) return result;
   result.master_port = static_cast<std::uint16_t>(detail::required_number("MASTER_PORT", result.world_size, 1, 65535));
   const auto address = detail::variable("MASTER_ADDR");
   if (!address)
@@ -108,8 +113,8 @@ inline ProcessEnvironment environment_from_variables() {
 
 namespace detail {
 
-inline ProcessEnvironment environment_of_launch(const std::string& interface, std::chrono::milliseconds deadline) {
-  if (variable("WORLD_SIZE") || variable("RANK")) return environment_from_variables();
+inline ProcessEnvironment environment_of_launch(const std::string& interface, std::chrono::milliseconds deadline, bool by_etcd) {
+  if (variable("WORLD_SIZE") || variable("RANK")) return environment_from_variables(by_etcd);
   if (const Launcher* launcher = launcher_slot.load(); launcher != nullptr && launcher->present())
     return launcher->join(interface, deadline);
   if (started_by_srun() && (!started_by_pmix() || pmix_is_slurms())) return environment_from_slurm(interface);
@@ -121,6 +126,22 @@ inline ProcessEnvironment environment_of_launch(const std::string& interface, st
   return environment_from_variables();
 }
 
+// Makes the processes meet through an etcd, whatever else would lead them to process 0. Throws BuildError for a job without a name.
+inline void meet_by_etcd(ProcessEnvironment& environment, const std::string& urls) {
+  const auto name = variable("REPLICATOR_JOB");
+  if (!name)
+    throw BuildError{"--elastic-arbiter is \"" + urls +
+                     "\", an etcd, which may know several jobs: give all processes of this one the same name, for instance by "
+                     "`export REPLICATOR_JOB=resnet-7`"};
+  if (name->find('/') != std::string::npos || printable(*name, name->size()) != *name || name->find(' ') != std::string::npos)
+    throw BuildError{"REPLICATOR_JOB is \"" + printable(*name) + "\": the name of a job that meets through an etcd has no slashes, spaces or control characters"};
+  environment.job_name = *name;
+  environment.listener.reset();  // where a launcher has opened one, perhaps for this machine only
+  environment.master_address.clear();
+  environment.master_port = 0;
+  environment.directory = std::make_shared<Directory>(urls, *name);
+}
+
 }  // namespace detail
 
 // The first that applies of:
@@ -130,13 +151,14 @@ inline ProcessEnvironment environment_of_launch(const std::string& interface, st
 // 4. a job of one process
 //
 // Job token, interface and insecure come from the options, or from REPLICATOR_JOB_TOKEN, REPLICATOR_INTERFACE and
-// REPLICATOR_INSECURE. Without a token given, the launcher's is taken, if it has one. Throws BuildError where a launcher started the process but the program does not support it, and for a token that cannot be used.
+// REPLICATOR_INSECURE. With an etcd, the launcher's address of process 0 does not count. Without a token given, the launcher's is taken, if it has one. Throws BuildError where a launcher started the process but the program does not support it, and for a token that cannot be used.
 template <class = void>
 ProcessEnvironment find_environment(const RendezvousOptions& options = {}) {
   const auto interface =
       options.interface.empty() ? detail::variable("REPLICATOR_INTERFACE").value_or("") : options.interface;
   auto token = find_job_token(options.job_token_file);
-  auto result = detail::environment_of_launch(interface, options.connect_deadline);
+  auto result = detail::environment_of_launch(interface, options.connect_deadline, !options.etcd.empty());
+  if (!options.etcd.empty() && result.world_size > 1) detail::meet_by_etcd(result, options.etcd);
   if (!token.empty()) result.job_token = std::move(token);
   result.insecure = options.insecure || insecure_by_variable();
   result.interface = interface;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <replicator/core/error.hpp>
 #include <replicator/core/printable.hpp>
+#include <replicator/job/etcd/directory.hpp>
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/join_request.hpp>
 #include <replicator/job/membership.hpp>
@@ -38,15 +39,16 @@ class RendezvousClient {
       : environment_{environment},
         options_{options},
         epochs_{std::move(epochs)},
-        addresses_{addresses_of_first(environment)},
-        attempts_(addresses_.size()),
         report_{options.report_after} {
     if (!environment.interface.empty()) from_ = addresses_of(environment.interface);
+    if (!environment.directory) use_addresses();
   }
 
   Membership arrive() {
     const auto until = RendezvousClock::now() + options_.connect_deadline;
     while (RendezvousClock::now() < until) {
+      look_up();
+      report();
       for (std::size_t i = 0; i < addresses_.size(); ++i) {
         auto& last = attempts_[i].last;
         const std::chrono::milliseconds limit{remaining_ms(until, attempt_ms)};
@@ -57,20 +59,16 @@ class RendezvousClient {
         begin(link);
         if (listen(link, until, attempts_[i])) return std::move(membership_);
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds{remaining_ms(until, 20)});
+      std::this_thread::sleep_for(std::chrono::milliseconds{remaining_ms(until, environment_.directory ? look_up_ms : 20)});
     }
-    throw CommunicationError{"process " + std::to_string(environment_.rank) + " cannot reach process 0 at " +
-                                 environment_.master_address + ", port " + std::to_string(environment_.master_port) +
-                                 ", within " + seconds_text(options_.connect_deadline) + " (tried: " + tried() +
-                                 "): is the process with RANK=0 running there?" + hint(),
-                             0};
+    fail();
   }
 
-  // In a regroup: tries each address once. Returns nothing where nobody receives this process, or the receiver is silent for
-  // options.dead_after.
+  // Tries each address once. Returns nothing where nobody receives this process, or the receiver is silent for options.dead_after.
   std::optional<Membership> try_connect() {
     const auto until = RendezvousClock::now() + options_.connect_deadline;
     silence_ = options_.dead_after;
+    look_up();
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
       Link link{connect_to(addresses_[i], environment_.master_port, std::chrono::milliseconds{attempt_ms}, attempts_[i].last, from_),
                 longest_frame()};
@@ -79,6 +77,29 @@ class RendezvousClient {
       if (listen(link, until, attempts_[i])) return std::move(membership_);
     }
     return {};
+  }
+
+  // Whether the etcd says that nobody listens for this job, as of the latest attempt.
+  bool nobody_there() const { return !entry_ && etcd_error_.empty(); }
+  // Says on stderr, now and then, what this process looks for.
+  void report() {
+    report_.look([this] {
+      return "process " + std::to_string(environment_.rank) + " has not met the others yet at " + meeting_place(environment_) + ": " + tried();
+    });
+  }
+  // Throws the error of a process that has met nobody in time.
+  [[noreturn]] void fail() const {
+    if (!etcd_error_.empty())
+      throw CommunicationError{"process " + std::to_string(environment_.rank) + " cannot learn where the job is from " + environment_.directory->text() + ", within " +
+                                   seconds_text(options_.connect_deadline) + ": " + etcd_error_,
+                               -1};
+    if (entry_ && !entry_->run.empty())
+      throw CommunicationError{"process " + std::to_string(environment_.rank) + " cannot reach the first process of the job at " + meeting_place(environment_) + ", within " +
+                                   seconds_text(options_.connect_deadline) + " (tried: " + tried() + "): can this machine connect to that one?" + hint(),
+                               -1};
+    throw CommunicationError{"process " + std::to_string(environment_.rank) + " cannot reach process 0 at " + meeting_place(environment_) + ", within " +
+                                 seconds_text(options_.connect_deadline) + " (tried: " + tried() + "): is the process with RANK=0 running there?" + hint(),
+                             0};
   }
 
   // For the first process of a running job. A restarted process 0 may wait at one of the addresses for the job to begin:
@@ -102,7 +123,39 @@ class RendezvousClient {
     std::string last = "not tried";
     std::string complaint;  // why a process that answered was left again; later silence does not hide it
   };
-  static constexpr int attempt_ms = 2000;
+  static constexpr int attempt_ms = 2000, look_up_ms = 200;
+
+  // Asks the etcd, if there is one, where the first process is now. One that does not answer changes nothing.
+  void look_up() {
+    std::optional<Directory::Entry> found;
+    if (!environment_.directory || !ask_directory(found) || (found && found == entry_)) return;
+    entry_ = found;
+    environment_.master_address = found ? found->addresses : "";
+    environment_.master_port = found ? found->port : std::uint16_t{0};
+    addresses_.clear();
+    attempts_.clear();
+    if (found) use_addresses();
+  }
+  // Whether the etcd says that the first process is somewhere else now. Asks at most once in a second.
+  bool moved() {
+    if (!environment_.directory || RendezvousClock::now() < next_look_) return false;
+    next_look_ = RendezvousClock::now() + std::chrono::seconds{1};
+    std::optional<Directory::Entry> found;
+    return ask_directory(found) && found && found != entry_;
+  }
+  bool ask_directory(std::optional<Directory::Entry>& found) {
+    try {
+      found = environment_.directory->look();
+      etcd_error_.clear();
+    } catch (const Error& error) {
+      etcd_error_ = error.what();
+    }
+    return etcd_error_.empty();
+  }
+  void use_addresses() {
+    addresses_ = addresses_of_first(environment_);
+    attempts_.assign(addresses_.size(), {});
+  }
 
   // The limit before the peer is known to be process 0: room for a sentence, or for the names of all processes.
   std::uint64_t longest_frame() const { return 65536 + 512 * static_cast<std::uint64_t>(environment_.world_size); }
@@ -135,7 +188,8 @@ class RendezvousClient {
   // Returns true once welcome. Process 0 waits for the others up to its own deadline, and then says who was missing.
   bool listen(Link& link, RendezvousClock::time_point until, Attempt& attempt) {
     const auto answerer = address_of_peer(link.descriptor()).with_port();
-    const bool only = addresses_.size() == 1;
+    const bool only = only_address();
+    next_look_ = RendezvousClock::now() + std::chrono::seconds{1};
     auto silence_end = only && !silence_ ? until + options_.dead_after
                                          : RendezvousClock::now() + silence_.value_or(std::chrono::milliseconds{attempt_ms});
     for (;;) {
@@ -158,10 +212,15 @@ class RendezvousClient {
         silence_end = std::max(until, RendezvousClock::now()) + options_.dead_after;
         attempt.last = answerer + ": process 0 is there and waits for others";
       }
+      const bool silent = RendezvousClock::now() >= silence_end;  // before the etcd is asked, which takes its time
+      if (good && moved()) {
+        attempt.last = answerer + ": another process took its place";
+        return false;
+      }
       if (!good) attempt.last = answerer + ": the connection was closed";
-      if (good && RendezvousClock::now() >= silence_end)
+      if (good && silent)
         attempt.last = answerer + ": somebody answered, but did not speak as a process 0";
-      if (!good || RendezvousClock::now() >= silence_end) return false;
+      if (!good || silent) return false;
     }
   }
 
@@ -240,7 +299,8 @@ class RendezvousClient {
   }
 
   // Whether an answer that proves nothing may end this process: there is no other address to try, and no job is at work yet.
-  bool no_other_way() const { return addresses_.size() == 1 && epochs_.empty(); }
+  bool no_other_way() const { return only_address() && epochs_.empty(); }
+  bool only_address() const { return addresses_.size() == 1 && !environment_.directory; }
 
   void bear(const Refused& refused, std::string& complaint) {
     complaint = printable(refused.sentence, proven_ ? refused.sentence.size() : 1024);
@@ -250,20 +310,14 @@ class RendezvousClient {
     if (refused.kind == Refusal::failure && proven_) throw CommunicationError{complaint, known ? refused.culprit : -1};
   }
 
-  void report() {
-    report_.look([this] {
-      return "process " + std::to_string(environment_.rank) + " has not met the others yet at " +
-             environment_.master_address + ", port " + std::to_string(environment_.master_port) + ": " + tried();
-    });
-  }
-
   std::string hint() const {
-    if (!believes_only_this_user(environment_) || only_this_machine_knows(environment_.master_address)) return {};
+    if (!believes_only_this_user(environment_) || (only_this_machine_knows(environment_.master_address) && !environment_.directory)) return {};
     return std::string{" Without a job token, processes meet only on one machine. To run on several, "} + token_advice;
   }
 
   std::string tried() const {
-    std::string result;
+    std::string result = etcd_error_;
+    if (environment_.directory && nobody_there()) result = "nobody has entered an address";
     for (const auto& attempt : attempts_) {
       result += (result.empty() ? "" : "; ") + attempt.last;
       if (!attempt.complaint.empty() && attempt.complaint != attempt.last)
@@ -276,13 +330,16 @@ class RendezvousClient {
   JobOptions options_;
   Bytes epochs_;
   std::vector<std::string> addresses_;
-  std::vector<Attempt> attempts_;  // one per address
+  std::vector<Attempt> attempts_;          // one per address
+  std::optional<Directory::Entry> entry_;  // where the first process was at the latest look
+  std::string etcd_error_;                 // why the etcd gave no answer at the latest look; empty: it gave one
+  RendezvousClock::time_point next_look_{};
   std::vector<InterfaceAddress> from_;
   WaitReport report_;
   JoinRequest request_;
   std::optional<Nonce> challenge_;
   bool proven_ = false;                               // process 0 has proven that it belongs to the job, or everybody is believed
-  std::optional<std::chrono::milliseconds> silence_;  // in a regroup: limit of every silence of the other end
+  std::optional<std::chrono::milliseconds> silence_;  // of try_connect: limit of every silence of the other end
   Membership membership_;
 };
 

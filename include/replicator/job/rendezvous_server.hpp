@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <replicator/core/error.hpp>
+#include <replicator/job/etcd/directory.hpp>
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/join_request.hpp>
 #include <replicator/job/membership.hpp>
@@ -55,7 +56,7 @@ class RendezvousServer {
     for (bool extended = false;;) {
       const bool late = RendezvousClock::now() >= until;
       if (late) forget_lost(), hear();  // this process may have been stopped until now
-      if (membership_.going_on) return std::move(membership_);
+      if (membership_.going_on || overtaken()) return running_elsewhere();
       if (survivors_) survivors_->strike(here_, late, [this] { hear(), beat(); });
       if (complete(until)) break;
       if (late && !survivors_ && !extended && newcomers_.any()) {
@@ -74,7 +75,6 @@ class RendezvousServer {
       wait(late ? until + options_.dead_after : until);
       forget_lost();
       hear();
-      if (membership_.going_on) return std::move(membership_);
     }
     if (survivors_) part_from_missing();
     return welcome();
@@ -88,6 +88,13 @@ class RendezvousServer {
     return result;
   }
   std::size_t own() const { return static_cast<std::size_t>(environment_.rank); }
+  // The etcd leads to a running job.
+  bool overtaken() const { return !survivors_ && environment_.directory && environment_.directory->overtaken(); }
+  Membership running_elsewhere() {
+    membership_ = {};
+    membership_.going_on = true;
+    return std::move(membership_);
+  }
   bool undecided() const { return undecided_since_ != RendezvousClock::time_point{}; }
   bool complete(RendezvousClock::time_point until) {
     if (!survivors_) return std::find(here_.begin(), here_.end(), false) == here_.end();
@@ -223,7 +230,7 @@ class RendezvousServer {
            " within " + seconds_text(options_.connect_deadline) + " (here: " + ranks(true) + " of " +
            std::to_string(here_.size()) + newcomers_.others_sentence() +
            "): start it with its RANK and WORLD_SIZE=" + std::to_string(here_.size()) +
-           ", or raise the connect deadline" + (believes_only_this_user(environment_) && !only_this_machine_knows(environment_.master_address) ? "; " + loopback_sentence() : "");
+           ", or raise the connect deadline" + (believes_only_this_user(environment_) && there_may_be_others() ? "; " + loopback_sentence() : "");
   }
 
   std::string waiting_sentence() const {
@@ -231,9 +238,11 @@ class RendezvousServer {
            ranks(false) + " (here: " + ranks(true) + " of " + std::to_string(here_.size()) + newcomers_.others_sentence() + ")";
   }
 
-  // Other machines may know the address of process 0. Then says whether they can come, and who.
+  // Whether other machines may know where process 0 is.
+  bool there_may_be_others() const { return environment_.directory || !only_this_machine_knows(environment_.master_address); }
+  // Says whether processes of other machines can come, and who.
   void say_who_can_come() const {
-    if (survivors_ || !environment_.job_token.empty() || only_this_machine_knows(environment_.master_address)) return;
+    if (survivors_ || !environment_.job_token.empty() || !there_may_be_others()) return;
     const auto here = address_of(environment_.listener->get());
     if (environment_.insecure && !loopback_address(here.text()))
       WaitReport::say("warning: process 0 listens at " + here.with_port() +

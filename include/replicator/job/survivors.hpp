@@ -44,9 +44,9 @@ struct Claim {
   std::string by;
   bool operator==(const Claim&) const = default;
 };
-// Enters a claim unless its epoch number is taken. Returns the claim that holds the number. Throws CommunicationError where
-// the arbiter cannot be asked.
-using Arbiter = std::function<Claim(const Claim& wanted)>;
+// Enters a claim unless its epoch number is taken. Returns the claim that holds the number. Where it must
+// ask again it calls `beat` in between. Throws CommunicationError where the arbiter cannot be asked.
+using Arbiter = std::function<Claim(const Claim& wanted, const std::function<void()>& beat)>;
 
 // Processes keep their numbers of the first rendezvous. **Two parts of a job must never both go on.** So the process that
 // gathers one part decides by the rule of Epochs. If there is an arbiter, it asks that. A missing process counts as lost in two cases:
@@ -168,7 +168,7 @@ class Survivors {
   void part_from_missing(const std::vector<bool>& here, const std::function<void()>& beat) {
     if (!met_ && std::count(here.begin(), here.end(), true) == 1)
       throw CommunicationError{"none of the processes of the job came to meet process " + std::to_string(self_) + ", which they had taken in", self_};
-    if (arbiter_) claim(here);
+    if (arbiter_) claim(here, beat);
     else if (!may_go_on(here)) throw CommunicationError{minority_sentence(here), self_};
     std::vector<bool> told(here.size());
     for (std::size_t r = 0; r < here.size(); ++r) {
@@ -278,11 +278,11 @@ class Survivors {
   }
   // Takes the next epoch at the arbiter. An epoch that was taken before, with all who are here in it, is theirs too: they
   // lost somebody on the way into it.
-  void claim(const std::vector<bool>& here) {
+  void claim(const std::vector<bool>& here, const std::function<void()>& beat) {
     for (;;) {
       Claim wanted{part_of(here), describe_process(self_, this_process())};
       wanted.epoch.number = epochs_.latest() + 1;
-      const auto held = arbiter_(wanted);
+      const auto held = ask_arbiter(wanted, beat);
       const auto count = static_cast<std::size_t>(std::count(here.begin(), here.end(), true));
       if (held.epoch.number != wanted.epoch.number || held.epoch.lives.size() != here.size() || held.epoch.of(wanted.epoch) != count)
         throw CommunicationError{describe_process(self_, this_process()) + " ends: " + printable(held.by, 300) + " has taken epoch " + std::to_string(wanted.epoch.number) +
@@ -291,6 +291,16 @@ class Survivors {
                                  self_};
       epochs_.confirm(held.epoch);
       if (held == wanted) return;
+    }
+  }
+
+  Claim ask_arbiter(const Claim& wanted, const std::function<void()>& beat) const {
+    try {
+      return arbiter_(wanted, beat);
+    } catch (const CommunicationError& error) {
+      throw CommunicationError{describe_process(self_, this_process()) + " ends: this part of the job cannot take epoch " + std::to_string(wanted.epoch.number) + ": " + error.what() +
+                                   ". Start it again with the same command and RANK: a part that went on takes it in. If no part went on, start all processes again with --resume",
+                               self_};
     }
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom a job believes: processes with its token; without one, processes of its user on its machine; or everybody.
+// Whom a job believes: processes with its token; without one, processes of its user on its machine; or everybody. And where its
+// processes meet.
 #pragma once
 
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <optional>
 #include <replicator/core/error.hpp>
+#include <replicator/job/etcd/directory.hpp>
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/process_environment.hpp>
 #include <replicator/job/wire/peer_user.hpp>
@@ -52,6 +54,28 @@ inline std::optional<SocketAddress> listening_address(const ProcessEnvironment& 
   return believes_only_this_user(environment) ? loopback_address("127.0.0.1") : std::nullopt;
 }
 
+// The addresses at which other hosts find a process that listens so, as in MASTER_ADDR. The loopback address is not one of them, unless
+// it is the only one: on another host it leads somewhere else.
+inline std::string own_addresses_of(const ProcessEnvironment& environment) {
+  if (const auto one = listening_address(environment)) return one->text();
+  const auto all = own_addresses("");
+  const auto last = all.rfind(',');
+  return last == std::string::npos ? all : all.substr(0, last);
+}
+
+// What a user can do where processes meet at an address that not all of them can reach, for messages.
+inline std::string address_advice(const ProcessEnvironment& environment) {
+  const std::string interface = "choose an interface with --interface";
+  return environment.directory ? interface : "name a MASTER_ADDR that all machines know, or " + interface;
+}
+
+// Where processes meet, for messages.
+inline std::string meeting_place(const ProcessEnvironment& environment) {
+  const auto address = environment.master_address + ", port " + std::to_string(environment.master_port);
+  if (!environment.directory) return address;
+  return (environment.master_port == 0 ? "the address" : address) + " in " + environment.directory->text();
+}
+
 // Where a process looks for process 0. Without a token that may be at the loopback interface only, whatever MASTER_ADDR says.
 inline std::vector<std::string> addresses_of_first(const ProcessEnvironment& environment) {
   auto result = split_addresses(environment.master_address);
@@ -76,7 +100,7 @@ inline void require_token_between_machines(const ProcessEnvironment& environment
   if (!environment.interface.empty() && !addresses_of(environment.interface).front().loopback)
     throw BuildError{self + "--interface (or REPLICATOR_INTERFACE) is \"" + environment.interface + "\". Leave it out, or " + token_advice};
   const auto addresses = split_addresses(environment.master_address);
-  if (environment.rank > 0 && std::none_of(addresses.begin(), addresses.end(), may_be_this_machine))
+  if (environment.rank > 0 && !environment.directory && std::none_of(addresses.begin(), addresses.end(), may_be_this_machine))
     throw BuildError{self + "process 0 is on another one, at " + environment.master_address + " (MASTER_ADDR). To run on several machines, " + token_advice};
 }
 

@@ -57,7 +57,7 @@ struct Deployment {
   bool insecure = false;                       // without a secret, processes of other machines may take part, and everybody is believed; also by REPLICATOR_INSECURE=1
   std::string interface = {};                  // the only network interface to use, by name or address; empty: REPLICATOR_INTERFACE, if set
   bool elastic = false;                        // a job of several processes continues when it loses some: docs/elastic.md
-  std::string elastic_arbiter = {};            // a folder that all hosts share, in which half of an elastic job may take the next epoch; empty: none
+  std::string elastic_arbiter = {};            // which part of an elastic job goes on, also of two equal ones: a folder that all hosts share, or addresses of an etcd, which also tells processes where the job is; empty: none
   int input_threads = 0;                       // threads that decode input; 0: as many as usable_cores
   SeeOptions see = {};                         // traces, reports and files about the steps
   CheckpointOptions checkpoint = {};           // when and where checkpoints are written

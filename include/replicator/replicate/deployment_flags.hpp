@@ -109,7 +109,9 @@ inline constexpr Flag<D> flags_of[] = {
      [](D& d, Text flag, Text value) { d.connect_deadline = std::chrono::seconds{parse_number(flag, value, 1)}; }},
     {"--elastic", "", "when a process dies or stops, the others take over its replicas and repeat the step, with the same bits",
      [](D& d, Text, Text) { d.elastic = true; }},
-    {"--elastic-arbiter", "FOLDER", "with --elastic: a folder that all hosts share; it decides which part goes on, also of two equal ones",
+    {"--elastic-arbiter", "WHERE",
+     "with --elastic: a folder that all hosts share, or an etcd (http://10.0.0.1:2379); it decides which part goes on, also of two\n"
+     "equal ones. An etcd also tells processes where the job is, so MASTER_ADDR and MASTER_PORT are not needed",
      [](D& d, Text, Text value) { d.elastic_arbiter = value; }},
     {"--job-token-file", "FILE", "file with a secret; only processes that have it can meet (the variable REPLICATOR_JOB_TOKEN, if set)",
      [](D& d, Text, Text value) { d.job_token_file = value; }},

@@ -121,7 +121,7 @@ class AdmissionClient {
                                    seconds_text(options_.exchange_deadline),
                                0};
   }
-  std::string where() const { return environment_.master_address + ", port " + std::to_string(environment_.master_port); }
+  std::string where() const { return meeting_place(environment_); }
 
   ProcessEnvironment environment_;
   JobOptions options_;

@@ -58,8 +58,8 @@ struct AdmissionRequest {
   }
 };
 
-// Runs on the job's first process, whichever that is. It listens at MASTER_PORT, as process 0 did at first; the elastic
-// job's thread serves it.
+// Runs on the job's first process, whichever that is. It listens at MASTER_PORT, as process 0 did at first, or at any port that a
+// directory then tells; the elastic job's thread serves it.
 //
 //   newcomer   hello .. proof      the handshake of a new job
 //   listener   going_on            the job is running, and the place is free
@@ -75,7 +75,7 @@ class AdmissionServer {
 
   // Listens if the port is free; otherwise tries again later.
   void open() {
-    if (listener_ || environment_.master_port == 0 || RendezvousClock::now() < next_try_) return;
+    if (listener_ || (environment_.master_port == 0 && !environment_.directory) || RendezvousClock::now() < next_try_) return;
     next_try_ = RendezvousClock::now() + std::chrono::milliseconds{200};
     try {
       listener_ = std::make_shared<FileDescriptor>(
@@ -170,8 +170,7 @@ class AdmissionServer {
     const auto loopback = [](const RegroupAddress& regroup_address) { return loopback_address(regroup_address.address).has_value(); };
     if (loopback(request.regroup_address) != loopback(survivors.regroup_address(environment_.rank)))
       return refuse(request.link, request.name() + " comes from " + request.regroup_address.address +
-                                      ", where not all processes of the job can find it: name a MASTER_ADDR that all machines know, or choose an "
-                                      "interface with --interface");
+                                      ", where not all processes of the job can find it: " + address_advice(environment_));
     if (ready) make_room(request);
     request.ready = ready;
     request.link.push(FrameWriter{FrameKind::going_on}.finish());

@@ -20,7 +20,9 @@
 #include <replicator/job/elastic/admission_client.hpp>
 #include <replicator/job/elastic/admission_offer.hpp>
 #include <replicator/job/elastic/admission_server.hpp>
+#include <replicator/job/elastic/claim_text.hpp>
 #include <replicator/job/elastic/regroup.hpp>
+#include <replicator/job/etcd/directory.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/meet.hpp>
@@ -44,7 +46,7 @@ namespace replicator::detail::transport {
 class ElasticJob {
  public:
   // Meets the other processes, as Job does. `admission`: the conditions for processes that come back. `arbiter`: a folder that
-  // all hosts share, see FolderArbiter; empty: none.
+  // all hosts share, see FolderArbiter; empty: none, or the etcd of the environment's directory.
   template <class = void>
   ElasticJob(const ProcessEnvironment& environment, const JobOptions& options, Admission admission = {}, std::string arbiter = {});
   ElasticJob(const ElasticJob&) = delete;
@@ -166,10 +168,23 @@ class ElasticJob {
   }
   void serve(std::vector<pollfd>& events) {
     admission_server_->open();
+    if (environment_.directory && admission_server_->port() != 0) tell_directory();
     admission_server_->serve(regroup_->survivors());
     admission_server_->watch(events);
     if (request_) request_->beat(detail::RendezvousClock::now(), options_);
     waits_ = admission_server_->somebody_is_ready();
+  }
+  void tell_directory() {
+    const auto& survivors = regroup_->survivors();
+    const auto number = survivors.epochs().latest() + 1;
+    if (told_.port != admission_server_->port() || told_.number != number) try {
+        told_ = {detail::job_of_secret(survivors.secret()), number, admission_server_->port(), detail::own_addresses_of(environment_)};
+      } catch (const Error&) {  // the interface is gone
+        return;
+      }
+    environment_.directory->publish(told_);
+    if (environment_.directory->overtaken() && !std::exchange(complained_, true))
+      detail::WaitReport::say("another job has this name in " + environment_.directory->text() + ", so processes that come back will not find this one");
   }
   // Process 0 may have been restarted before its loss was known. Then it waits for a job to begin, so tell it that one
   // runs.
@@ -202,7 +217,10 @@ class ElasticJob {
       request->link.pump_out();
     }
     auto following = met(job.aborted() ? without_lost(job) : regroup_->again());
-    if (following->rank() != 0) admission_server_->close();
+    if (following->rank() != 0) {
+      admission_server_->close();
+      if (environment_.directory) environment_.directory->withdraw();
+    }
     return following;
   }
   detail::Membership without_lost(const Job& job) {
@@ -243,6 +261,8 @@ class ElasticJob {
   int newcomer_ = -1;  // numbered as at the first rendezvous
   int newest_ = -1;    // its rank in job_
   detail::RendezvousClock::time_point next_telling_{};
+  Directory::Entry told_;    // to the directory, last
+  bool complained_ = false;  // that another job has the name
   FileDescriptor wakeup_;
   std::thread thread_;
 };
@@ -313,6 +333,8 @@ void ElasticJob::follow() {
   } catch (...) {
     const std::scoped_lock lock{mutex_};
     end_ = std::current_exception();
+    if (environment_.directory) environment_.directory->withdraw();
+    admission_server_->close();
     changed_.notify_all();
   }
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <replicator/core/error.hpp>
+#include <replicator/job/elastic/etcd_arbiter.hpp>
 #include <replicator/job/elastic/folder_arbiter.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/job/membership.hpp>
@@ -34,18 +35,18 @@ namespace replicator::detail::transport::detail {
 //   0 x   1 <-- 2,3      process 0 is dead: nobody listens there. 2 and 3 connect to 1, which waits until it has heard of all
 class Regroup {
  public:
-  // Collective over the processes of the job, which has just met. `arbiter`: a folder, see FolderArbiter; empty: none. Throws
-  // CommunicationError, and BuildError where not all processes share the folder.
+  // Collective over the processes of the job, which has just met. `arbiter`: a folder, see FolderArbiter; empty: none, or the etcd of the
+  // environment's directory. Throws CommunicationError, and BuildError where not all processes share the arbiter.
   Regroup(Job& job, const ProcessEnvironment& environment, const JobOptions& options, const std::string& arbiter = {})
       : environment_{environment}, options_{options}, survivors_{open(job)} {
-    if (!arbiter.empty()) share(arbiter, job);
+    with_arbiter(arbiter, [&](const auto& one) { share(one, job); });
     for (int process = 0; process < job.size(); ++process) members_.push_back(process);
   }
   // For a process that comes back. Its environment has its regroup address as listener; `fields` come from another
   // process's write(). Throws as above.
   Regroup(const ProcessEnvironment& environment, const JobOptions& options, FrameReader fields, const std::string& arbiter = {})
       : environment_{environment}, options_{patient(options)}, survivors_{read(fields)} {
-    if (!arbiter.empty()) ask(FolderArbiter{arbiter, survivors_.secret()});
+    with_arbiter(arbiter, [&](const auto& one) { ask(one); });
   }
 
   const Survivors& survivors() const { return survivors_; }
@@ -114,28 +115,32 @@ class Regroup {
     return {environment_.rank, job.token(), std::move(regroup_addresses)};
   }
 
+  template <class Body>
+  void with_arbiter(const std::string& folder, const Body& body) {
+    if (environment_.directory) body(EtcdArbiter{environment_.directory, survivors_.secret()});
+    else if (!folder.empty()) body(FolderArbiter{folder, survivors_.secret()});
+  }
   // Process 0 takes epoch 0, and the others look whether they see that.
-  void share(const std::string& folder, Job& job) {
-    const FolderArbiter arbiter{folder, survivors_.secret()};
-    if (job.rank() == 0) arbiter({survivors_.epochs().confirmed(), job.describe(0)});
-    job.barrier("the folder of --elastic-arbiter");
+  template <class Any>
+  void share(const Any& arbiter, Job& job) {
+    if (job.rank() == 0) arbiter({survivors_.epochs().confirmed(), job.describe(0)}, [] {});
+    job.barrier("the arbiter of --elastic-arbiter");
     ask(arbiter);
   }
-  void ask(const FolderArbiter& arbiter) {
+  template <class Any>
+  void ask(const Any& arbiter) {
     if (!arbiter.read(survivors_.epochs().confirmed().number))
-      throw BuildError{"process " + std::to_string(environment_.rank) + " does not find this job in the folder --elastic-arbiter " + arbiter.folder() +
-                       ": give all processes one folder that all hosts share"};
+      throw BuildError{"process " + std::to_string(environment_.rank) + " does not find this job " + arbiter.where()};
     survivors_.ask(arbiter);
   }
 
   // A loopback address means nothing to other machines. A process that is unreachable there would be taken for dead.
-  static void require_reachable(const std::vector<RegroupAddress>& regroup_addresses) {
+  void require_reachable(const std::vector<RegroupAddress>& regroup_addresses) const {
     const auto loopback = [](const RegroupAddress& regroup_address) { return loopback_address(regroup_address.address).has_value(); };
     const auto known_here = static_cast<std::size_t>(std::count_if(regroup_addresses.begin(), regroup_addresses.end(), loopback));
     if (known_here != 0 && known_here != regroup_addresses.size())
       throw BuildError{"--elastic: " + std::to_string(known_here) + " of " + std::to_string(regroup_addresses.size()) +
-                       " processes came to process 0 by a loopback address, where the others cannot find them: name a MASTER_ADDR that all "
-                       "machines know, or choose an interface with --interface"};
+                       " processes came to process 0 by a loopback address, where the others cannot find them: " + address_advice(environment_)};
   }
 
   Membership meet() {
@@ -155,6 +160,7 @@ class Regroup {
       there.master_address = survivors_.regroup_address(process).address;
       there.master_port = survivors_.regroup_address(process).port;
       there.listener.reset();
+      there.directory.reset();
       if (auto membership = RendezvousClient{there, options_, survivors_.knowledge()}.try_connect(); membership && !membership->going_on) {
         std::vector<bool> here;
         for (const auto& one : membership->processes) here.push_back(one.pid != 0);
