@@ -43,7 +43,10 @@ void one(Bytes input) {
 std::vector<std::string> seeds() {
   const std::string header = R"({"header":{"cluster_id":"1","member_id":"2","revision":"3","raft_term":"4"})";
   return {"r" + header + R"(,"kvs":[{"key":"a2V5","create_revision":"2","mod_revision":"3","version":"1","value":"aGk=","lease":"77"}],"count":"1"})", "w" + header + R"(,"succeeded":true,"responses":[{"response_put":{}}]})",
-          "g" + header + R"(,"ID":"77","TTL":"10"})", "k" R"({"result":{"ID":"77","TTL":"10"}})", "cepoch 2 of an elastic job\ntaken by process 0 (pid 1 on a)\nlives of its processes: 0 0 -\n",
+          "g" + header + R"(,"ID":"77","TTL":"10"})",
+          "k"
+          R"({"result":{"ID":"77","TTL":"10"}})",
+          "cepoch 2 of an elastic job\ntaken by process 0 (pid 1 on a)\nlives of its processes: 0 0 -\n",
           "dgathering 0 29500 10.0.0.1,fd00::1", "djob-5f3a 3 41233 10.0.0.2", "6bytes"};
 }
 

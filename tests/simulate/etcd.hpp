@@ -31,9 +31,9 @@ class SimulatedEtcd {
     running_ = nullptr;
   }
 
-  bool away = false;        // no request arrives
-  double lost = 0;          // part of the requests, and of the answers, that are lost
-  Time slowest = 10 * ms;   // of a request, and of an answer
+  bool away = false;       // no request arrives
+  double lost = 0;         // part of the requests, and of the answers, that are lost
+  Time slowest = 10 * ms;  // of a request, and of an answer
 
  private:
   using Answer = replicator::detail::transport::detail::HttpAnswer;

@@ -28,8 +28,8 @@ BUGS = {
     "a_claim_is_overwritten": ("job", [
         (JOB + "elastic/folder_arbiter.hpp", "const int refused = ::link(own.c_str(), path.c_str()) == 0 ? 0 : errno;", "const int refused = std::rename(own.c_str(), path.c_str()) == 0 ? 0 : errno;")]),
     "a_claim_in_the_etcd_is_not_looked_at": ("job", [
-        (JOB + "elastic/etcd_arbiter.hpp", "if (patiently(until, beat, [&] { return directory_->etcd().write_unless_changed(key, 0, claim_text(wanted)); })) return wanted;",
-         "patiently(until, beat, [&] { return directory_->etcd().write_unless_changed(key, 0, claim_text(wanted)); }); return wanted;")]),
+        (JOB + "elastic/etcd_arbiter.hpp", "if (retried(until, beat, [&] { return directory_->etcd().write_unless_changed(key, 0, claim_text(wanted)); })) return wanted;",
+         "retried(until, beat, [&] { return directory_->etcd().write_unless_changed(key, 0, claim_text(wanted)); }); return wanted;")]),
     "the_smaller_part_is_as_quick": ("job", [(JOB + "rendezvous_server.hpp", "if (survivors_->lets_majority_go_first(here_)) return now >= until + options_.dead_after;", "")]),
     "an_answer_is_awaited_for_ever": ("job", [(JOB + "rendezvous_client.hpp", "if (!good || silent) return false;", "if (!good) return false;")]),
     "nobody_is_taken_in": ("job", [(JOB + "elastic/admission_server.hpp", "if (found == requests_.end()) return {};", "return {};")]),

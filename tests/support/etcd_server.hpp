@@ -43,14 +43,8 @@ class EtcdServer {
                "--initial-advertise-peer-urls", peers.c_str(), "--initial-cluster", cluster.c_str(), static_cast<char*>(nullptr));
       ::_exit(127);
     }
-    const replicator::detail::transport::detail::Etcd etcd{url()};
-    for (int look = 0; look < 200; ++look) try {
-        etcd.read("ready");
-        return;
-      } catch (const Error&) {
-        std::this_thread::sleep_for(std::chrono::milliseconds{50});
-      }
-    throw std::runtime_error{"etcd does not start: " + run_program("tail -n 5 " + folder_.path() + "/log").text};
+    for (int look = 0; look < 200 && !answers(); ++look) std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    if (!answers()) throw std::runtime_error{"etcd does not start: " + run_program("tail -n 5 " + folder_.path() + "/log").text};
   }
   void kill() {
     if (pid_ <= 0) return;
@@ -62,6 +56,15 @@ class EtcdServer {
   void go_on() const { ::kill(pid_, SIGCONT); }
 
  private:
+  bool answers() const {
+    try {
+      replicator::detail::transport::detail::Etcd{url()}.read("ready");
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
   TemporaryFolder folder_;
   int port_ = free_port();
   pid_t pid_ = -1;
@@ -70,8 +73,8 @@ class EtcdServer {
 }  // namespace replicator::test
 
 // Ends the test case, which ctest shows as skipped, where this machine has no etcd.
-#define REPLICATOR_NEEDS_ETCD()                                              \
-  if (!replicator::test::EtcdServer::installed()) {                          \
-    WARN("skipped: it needs etcd (Debian: etcd-server)");                    \
-    return;                                                                  \
+#define REPLICATOR_NEEDS_ETCD()                           \
+  if (!replicator::test::EtcdServer::installed()) {       \
+    WARN("skipped: it needs etcd (Debian: etcd-server)"); \
+    return;                                               \
   }

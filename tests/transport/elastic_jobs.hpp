@@ -109,8 +109,8 @@ struct Pipe {
 // Of a job of three the victim dies, or is stopped; then `left` is done by the others. The processes from 3 on are started in its
 // place. They meet through the etcd, if one is given.
 inline std::vector<ProcessResult> lose_one(int victim, int children, const std::function<std::string(transport::ElasticJob&, pid_t)>& left,
-                                const std::function<std::string(int, const transport::ProcessEnvironment&)>& started_again, int signal = SIGKILL,
-                                const std::string& etcd = {}) {
+                                           const std::function<std::string(int, const transport::ProcessEnvironment&)>& started_again, int signal = SIGKILL,
+                                           const std::string& etcd = {}) {
   const int port = free_port();
   return run_processes(children, [&](int child) -> std::string {
     transport::ProcessEnvironment environment;

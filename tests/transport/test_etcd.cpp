@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs that meet through an etcd. The cases start an etcd on this machine.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <fcntl.h>
 #include <functional>
 #include <memory>
 #include <replicator/job/elastic/elastic_job.hpp>
@@ -10,7 +11,6 @@
 #include <replicator/job/etcd/curl.hpp>
 #include <replicator/job/etcd/directory.hpp>
 #include <string>
-#include <sys/file.h>
 #include <thread>
 
 #include "../support/etcd_server.hpp"
@@ -23,11 +23,11 @@ namespace test_etcd {
 using namespace replicator;
 using namespace replicator::detail;
 using namespace replicator::detail::transport;
+using Catch::Matchers::Contains;
 using replicator::detail::transport::detail::Claim;
 using replicator::detail::transport::detail::Etcd;
 using replicator::detail::transport::detail::EtcdArbiter;
 using replicator::test::EtcdServer;
-using Catch::Matchers::Contains;
 using namespace std::chrono_literals;
 
 namespace {
@@ -190,6 +190,45 @@ TEST_CASE("processes meet through an etcd, and a process 0 that died or was stop
     if (signal == SIGSTOP) CHECK_THAT(results[0].text, Contains("the others go on without it"));
     CHECK(soon([&] { return !Directory{server.url(), "job"}.look(); }));
   }
+}
+
+// The survivors wait at the one that asks the etcd. It must tell them meanwhile that it lives.
+TEST_CASE("survivors go on together though the etcd is away for some seconds while they claim their epoch") {
+  REPLICATOR_NEEDS_ETCD();
+  EtcdServer server;
+  const auto results = test::run_processes(4, [&](int rank) -> std::string {
+    ProcessEnvironment environment;
+    environment.rank = rank;
+    environment.world_size = 4;
+    environment.job_name = "job";
+    environment.directory = std::make_shared<Directory>(server.url(), "job");
+    ElasticJob elastic{environment, test::quick_options()};
+    const auto job = elastic.job();
+    test::meet(*job);
+    if (rank == 0) {
+      server.pause();
+      ::raise(SIGKILL);
+    }
+    std::jthread wake;
+    if (rank == 3)
+      wake = std::jthread{[&] {
+        std::this_thread::sleep_for(4s);
+        server.go_on();
+      }};
+    while (!job->aborted()) std::this_thread::sleep_for(5ms);
+    const auto next = elastic.after(*job);
+    next->barrier();
+    std::uint64_t number = 0;  // 2: of the second epoch
+    soon([&] {
+      const auto entry = environment.directory->look();
+      return entry && (number = entry->number) > 1;
+    });
+    next->barrier();
+    next->leave();
+    return std::to_string(next->rank()) + " of " + std::to_string(next->size()) + ", number " + std::to_string(number);
+  });
+  INFO(test::describe(results));
+  for (int rank = 1; rank < 4; ++rank) CHECK(results[static_cast<std::size_t>(rank)].text.ends_with(std::to_string(rank - 1) + " of 3, number 2"));
 }
 
 // A running job had lost its key, say because the etcd was away for long. So process 0 found nobody, and waits for a job to begin.

@@ -92,13 +92,14 @@ TEST_CASE("an entry of a directory is read as it was written, and nothing else i
 TEST_CASE("a job that is to meet through an etcd needs a name, a rank and a size, and no address") {
   const auto found = [](const std::map<std::string, std::string>& variables) {
     return test::run_processes(1, [&](int) -> std::string {
-      for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
-      FakeHttp fake{{200, "{}"}};
-      RendezvousOptions options;
-      options.etcd = "http://a:1";
-      const auto environment = find_environment(options);
-      return environment.directory->text() + ", " + std::to_string(environment.master_port);
-    })[0].text;
+             for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+             FakeHttp fake{{200, "{}"}};
+             RendezvousOptions options;
+             options.etcd = "http://a:1";
+             const auto environment = find_environment(options);
+             return environment.directory->text() + ", " + std::to_string(environment.master_port);
+           })[0]
+        .text;
   };
   std::map<std::string, std::string> variables{{"RANK", "1"}, {"WORLD_SIZE", "2"}};
   CHECK_THAT(found(variables), Contains("give all processes of this one the same name, for instance by `export REPLICATOR_JOB="));

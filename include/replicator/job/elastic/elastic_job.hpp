@@ -174,15 +174,17 @@ class ElasticJob {
     if (request_) request_->beat(detail::RendezvousClock::now(), options_);
     waits_ = admission_server_->somebody_is_ready();
   }
+  // Enters where this process listens, so that processes that come back find the job. Returns at once.
   void tell_directory() {
-    const auto& survivors = regroup_->survivors();
-    const auto number = survivors.epochs().latest() + 1;
-    if (told_.port != admission_server_->port() || told_.number != number) try {
+    try {
+      const auto& survivors = regroup_->survivors();
+      const auto number = survivors.epochs().latest() + 1;
+      if (told_.port != admission_server_->port() || told_.number != number)
         told_ = {detail::job_of_secret(survivors.secret()), number, admission_server_->port(), detail::own_addresses_of(environment_)};
-      } catch (const Error&) {  // the interface is gone
-        return;
-      }
-    environment_.directory->publish(told_);
+      environment_.directory->publish(told_);
+    } catch (const Error&) {  // the interface is gone, or there is no thread: it tries again
+      return;
+    }
     if (environment_.directory->overtaken() && !std::exchange(complained_, true))
       detail::WaitReport::say("another job has this name in " + environment_.directory->text() + ", so processes that come back will not find this one");
   }

@@ -25,31 +25,32 @@ class EtcdArbiter {
   EtcdArbiter(std::shared_ptr<const Directory> directory, std::uint64_t secret) : directory_{std::move(directory)}, secret_{secret} {}
 
   Claim operator()(const Claim& wanted, const std::function<void()>& beat) const {
-    const auto until = RendezvousClock::now() + patience;
+    const auto until = RendezvousClock::now() + retry_limit;
     const auto key = key_of(wanted.epoch.number);
     // The answer to a write may be lost on its way. So what counts is what the etcd holds in the end.
     while (RendezvousClock::now() < until) {
-      if (patiently(until, beat, [&] { return directory_->etcd().write_unless_changed(key, 0, claim_text(wanted)); })) return wanted;
+      if (retried(until, beat, [&] { return directory_->etcd().write_unless_changed(key, 0, claim_text(wanted)); })) return wanted;
       beat();
-      if (const auto held = patiently(until, beat, [&] { return directory_->etcd().read(key); })) return claim_of(held->text, wanted.epoch.number);
+      if (const auto held = retried(until, beat, [&] { return directory_->etcd().read(key); })) return claim_of(held->text, wanted.epoch.number);
     }
     throw CommunicationError{"--elastic-arbiter: somebody removes the keys of this job from " + directory_->text(), -1};
   }
   // The claim that holds a number. Throws CommunicationError for a text that is no claim.
   std::optional<Claim> read(std::uint64_t number) const {
-    const auto held = patiently(RendezvousClock::now() + patience, [] {}, [&] { return directory_->etcd().read(key_of(number)); });
+    const auto held = retried(
+        RendezvousClock::now() + retry_limit, [] {}, [&] { return directory_->etcd().read(key_of(number)); });
     if (!held) return {};
     return claim_of(held->text, number);
   }
   std::string where() const { return "in " + directory_->text() + ": give all processes the same --elastic-arbiter and REPLICATOR_JOB"; }
 
  private:
-  // Longer than an etcd takes to elect another leader.
-  static constexpr std::chrono::milliseconds patience{8000}, pause{200};
+  // An etcd takes less to elect another leader.
+  static constexpr std::chrono::milliseconds retry_limit{8000}, pause{200};
 
   // Asks again and again until there is an answer. Each time takes up to 1.4 s, and others wait for a beat meanwhile.
   template <class Ask>
-  static std::invoke_result_t<Ask> patiently(RendezvousClock::time_point until, const std::function<void()>& beat, const Ask& ask) {
+  static std::invoke_result_t<Ask> retried(RendezvousClock::time_point until, const std::function<void()>& beat, const Ask& ask) {
     for (;;) {
       try {
         return ask();

@@ -55,7 +55,8 @@ class Etcd {
       endpoints_.emplace_back(url);
     }
     if (post_ == nullptr)
-      throw BuildError{"--elastic-arbiter is \"" + urls + "\", an etcd, but the program was built without libcurl: install libcurl4-openssl-dev (Debian), include "
+      throw BuildError{"--elastic-arbiter is \"" + urls +
+                       "\", an etcd, but the program was built without libcurl: install libcurl4-openssl-dev (Debian), include "
                        "<replicator/job/etcd/curl.hpp>, link replicator::curl and build again. Or give a folder that all hosts share"};
   }
 
