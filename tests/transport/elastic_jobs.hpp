@@ -106,6 +106,16 @@ struct Pipe {
   int ends[2];
 };
 
+// The environment of a process of the job "job" that meets through the etcd at this URL.
+inline transport::ProcessEnvironment environment_by_etcd(int rank, int count, const std::string& url) {
+  transport::ProcessEnvironment result;
+  result.rank = rank;
+  result.world_size = count;
+  result.job_name = "job";
+  result.directory = std::make_shared<transport::Directory>(url, "job");
+  return result;
+}
+
 // Of a job of three the victim dies, or is stopped; then `left` is done by the others. The processes from 3 on are started in its
 // place. They meet through the etcd, if one is given.
 inline std::vector<ProcessResult> lose_one(int victim, int children, const std::function<std::string(transport::ElasticJob&, pid_t)>& left,
@@ -113,15 +123,15 @@ inline std::vector<ProcessResult> lose_one(int victim, int children, const std::
                                            const std::string& etcd = {}) {
   const int port = free_port();
   return run_processes(children, [&](int child) -> std::string {
+    const int rank = child < 3 ? child : victim;
     transport::ProcessEnvironment environment;
-    environment.rank = child < 3 ? child : victim;
-    environment.world_size = 3;
     if (etcd.empty()) {
+      environment.rank = rank;
+      environment.world_size = 3;
       environment.master_address = "127.0.0.1";
       environment.master_port = static_cast<std::uint16_t>(port);
     } else {
-      environment.job_name = "job";
-      environment.directory = std::make_shared<transport::Directory>(etcd, "job");
+      environment = environment_by_etcd(rank, 3, etcd);
     }
     if (child >= 3) return started_again(child, environment);
     transport::ElasticJob elastic{environment, quick_options(), admission("same")};

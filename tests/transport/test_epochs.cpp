@@ -16,6 +16,7 @@
 #include "../input/temporary_folder.hpp"
 #include "../support/cases.hpp"
 #include "../support/programs.hpp"
+#include "claims.hpp"
 
 namespace test_epochs {
 
@@ -248,23 +249,7 @@ TEST_CASE("what a process knows of epochs arrives as it was sent, and not cut sh
 
 TEST_CASE("of processes that claim an epoch in a folder at once, one has it, and all read the same name") {
   const TemporaryFolder folder;
-  for (std::uint64_t number = 1; number < 6; ++number) {
-    const auto results = test::run_processes(4, [&](int rank) {
-      auto epoch = epoch_of(4, Set{1} << rank);
-      epoch.number = number;
-      const Claim wanted{epoch, "process " + std::to_string(rank)};
-      const auto held = FolderArbiter{folder.path(), 42}(wanted);
-      return held.by + (held == wanted ? ", which is this one" : "");
-    });
-    INFO(test::describe(results));
-    int owners = 0;
-    for (const auto& result : results) {
-      CHECK(result.exit_code == 0);
-      owners += result.text.ends_with("this one");
-      CHECK(result.text.substr(0, 9) == results[0].text.substr(0, 9));
-    }
-    CHECK(owners == 1);
-  }
+  test::check_claims_at_once(5, [&] { return FolderArbiter{folder.path(), 42}; });
 }
 
 TEST_CASE("a folder that cannot hold claims, and a file that is none, are named") {

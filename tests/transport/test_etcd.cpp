@@ -15,6 +15,7 @@
 
 #include "../support/etcd_server.hpp"
 #include "../support/processes.hpp"
+#include "claims.hpp"
 #include "elastic_jobs.hpp"
 #include "jobs.hpp"
 
@@ -132,22 +133,7 @@ TEST_CASE("a directory enters its key again when the etcd has lost it, and says 
 TEST_CASE("of processes that claim an epoch in an etcd at once, one has it, and all read the same name") {
   REPLICATOR_NEEDS_ETCD();
   EtcdServer server;
-  for (std::uint64_t number = 1; number < 4; ++number) {
-    const auto results = test::run_processes(4, [&](int rank) {
-      const EtcdArbiter arbiter{std::make_shared<Directory>(server.url(), "job"), 42};
-      const Claim wanted{{number, {0, static_cast<std::uint64_t>(rank)}}, "process " + std::to_string(rank)};
-      const auto held = arbiter(wanted, [] {});
-      return held.by + (held == wanted ? ", which is this one" : "");
-    });
-    INFO(test::describe(results));
-    int owners = 0;
-    for (const auto& result : results) {
-      CHECK(result.exit_code == 0);
-      owners += result.text.ends_with("this one");
-      CHECK(result.text.substr(0, 9) == results[0].text.substr(0, 9));
-    }
-    CHECK(owners == 1);
-  }
+  test::check_claims_at_once(3, [&] { return EtcdArbiter{std::make_shared<Directory>(server.url(), "job"), 42}; });
   const auto directory = std::make_shared<Directory>(server.url(), "job");
   CHECK((EtcdArbiter{directory, 42}.read(3)));
   CHECK_FALSE((EtcdArbiter{directory, 42}.read(4)));
@@ -197,11 +183,7 @@ TEST_CASE("survivors go on together though the etcd is away for some seconds whi
   REPLICATOR_NEEDS_ETCD();
   EtcdServer server;
   const auto results = test::run_processes(4, [&](int rank) -> std::string {
-    ProcessEnvironment environment;
-    environment.rank = rank;
-    environment.world_size = 4;
-    environment.job_name = "job";
-    environment.directory = std::make_shared<Directory>(server.url(), "job");
+    const auto environment = test::environment_by_etcd(rank, 4, server.url());
     ElasticJob elastic{environment, test::quick_options()};
     const auto job = elastic.job();
     test::meet(*job);
@@ -236,7 +218,8 @@ TEST_CASE("a process 0 that waits for a job to begin learns from the etcd that i
   REPLICATOR_NEEDS_ETCD();
   EtcdServer server;
   const auto results = test::run_processes(2, [&](int child) -> std::string {
-    const auto directory = std::make_shared<Directory>(server.url(), "job");
+    const auto environment = test::environment_by_etcd(0, 2, server.url());
+    const auto& directory = environment.directory;
     if (child == 1) {
       const bool waits = soon([&] {
         const auto entry = directory->look();
@@ -246,10 +229,6 @@ TEST_CASE("a process 0 that waits for a job to begin learns from the etcd that i
       std::this_thread::sleep_for(8s);
       return waits ? "told" : "nobody waits";
     }
-    ProcessEnvironment environment;
-    environment.world_size = 2;
-    environment.job_name = "job";
-    environment.directory = directory;
     return transport::detail::meet_or_find_running_job(environment, test::quick_options()).going_on ? "it runs" : "begun";
   });
   INFO(test::describe(results));
@@ -261,11 +240,7 @@ TEST_CASE("a process that waits at a process 0 which was stopped goes where the 
   REPLICATOR_NEEDS_ETCD();
   EtcdServer server;
   const auto results = test::run_processes(3, [&](int child) -> std::string {
-    ProcessEnvironment environment;
-    environment.rank = child;
-    environment.world_size = 3;
-    environment.job_name = "job";
-    environment.directory = std::make_shared<Directory>(server.url(), "job");
+    const auto environment = test::environment_by_etcd(child, 3, server.url());
     auto options = test::quick_options();
     options.connect_deadline = 5s;
     if (child == 0) {
@@ -293,11 +268,7 @@ TEST_CASE("a job whose processes all died begins anew under its name, once the k
   EtcdServer server;
   const TemporaryFolder folder;
   const auto results = test::run_processes(4, [&](int child) -> std::string {
-    ProcessEnvironment environment;
-    environment.rank = child % 2;
-    environment.world_size = 2;
-    environment.job_name = "job";
-    environment.directory = std::make_shared<Directory>(server.url(), "job");
+    const auto environment = test::environment_by_etcd(child % 2, 2, server.url());
     auto options = test::quick_options();
     options.connect_deadline = 30s;
     // The processes of the first job hold a lock until they are dead.
@@ -338,11 +309,7 @@ TEST_CASE("a process that meets nobody through an etcd says what it looked for")
   auto options = test::quick_options();
   options.connect_deadline = 1500ms;
   const auto error_of = [&](int rank) -> std::string {
-    ProcessEnvironment environment;
-    environment.rank = rank;
-    environment.world_size = 2;
-    environment.job_name = "job";
-    environment.directory = std::make_shared<Directory>(server.url(), "job");
+    const auto environment = test::environment_by_etcd(rank, 2, server.url());
     try {
       ElasticJob{environment, options};
     } catch (const Error& error) {

@@ -25,7 +25,7 @@ namespace replicator::detail::transport {
 // process replaces the key as soon as it knows that it is the first. So the key leads to a process that lives, or that was lost just now:
 //
 //   /replicator/NAME/first    "gathering 0 29500 10.0.0.1,fd00::1"     process 0 waits for the others
-//                             "job-5f3a... 3 41233 10.0.0.2,fd00::2"   a running job, in its second epoch
+//                             "job-5f3a... 3 41233 10.0.0.2,fd00::2"   a running job, in its third epoch
 class Directory {
  public:
   struct Entry {
