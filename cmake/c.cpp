@@ -10,12 +10,16 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
+#include <replicator/job/rendezvous.hpp>
 #include <replicator/world/world.hpp>
 #include <string>
+#include <utility>
 
 using replicator::BuildError;
 using replicator::CommunicationError;
 using replicator::DType;
+using replicator::Processes;
 using replicator::Reduction;
 using replicator::World;
 using replicator::WorldOptions;
@@ -108,15 +112,16 @@ WorldOptions options_of(const replicator_options& given) {
   return options;
 }
 
-ProcessEnvironment environment_of(const replicator_options& given) {
-  if (given.world_size == 0) return replicator::detail::transport::find_environment();
+// Nothing: those of the environment.
+std::optional<Processes> processes_of(const replicator_options& given) {
+  if (given.world_size == 0) return std::nullopt;
   ProcessEnvironment result;
   result.world_size = given.world_size;
   result.rank = given.rank;
   if (given.world_size < 0 || given.rank < 0 || given.rank >= given.world_size)
     throw BuildError{"replicator_options: rank is " + std::to_string(given.rank) + " and world_size " +
                      std::to_string(given.world_size) + ": ranks count from 0 to world_size - 1"};
-  if (given.world_size == 1) return result;
+  if (given.world_size == 1) return Processes{};
   if (!given.master_address || given.master_port < 1 || given.master_port > 65535)
     throw BuildError{"replicator_options: with a world_size there must be a master_address and a master_port"};
   result.master_address = given.master_address;
@@ -127,7 +132,7 @@ ProcessEnvironment environment_of(const replicator_options& given) {
   result.job_token = replicator::detail::transport::find_job_token({});
   result.insecure = replicator::detail::transport::insecure_by_variable();
   result.interface = variable("REPLICATOR_INTERFACE").value_or("");
-  return result;
+  return Processes{given.rank, given.world_size, std::make_shared<const ProcessEnvironment>(std::move(result))};
 }
 
 }  // namespace
@@ -149,7 +154,9 @@ int replicator_init_with(replicator_world** world, const replicator_options* opt
     if (!options || options->size != sizeof *options)
       throw BuildError{"replicator_options: size must be sizeof(replicator_options), which is " +
                        std::to_string(sizeof *options) + " here: compile against this library's header"};
-    (*world)->world = std::make_unique<World>(environment_of(*options), options_of(*options));
+    const auto processes = processes_of(*options);
+    const WorldOptions world_options = options_of(*options);
+    (*world)->world = processes ? std::make_unique<World>(*processes, world_options) : std::make_unique<World>(world_options);
   });
 }
 

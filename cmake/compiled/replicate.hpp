@@ -12,8 +12,8 @@
 
 namespace replicator {
 
-REPLICATOR_TEMPLATE void detail::take_flags(Deployment&, std::span<const char* const>);
-REPLICATOR_TEMPLATE void detail::take_only_flags(Deployment&, std::span<const char* const>);
+REPLICATOR_TEMPLATE Deployment detail::take_flags<Deployment>(std::span<const char* const>);
+REPLICATOR_TEMPLATE Deployment detail::take_only_flags<Deployment>(std::span<const char* const>);
 REPLICATOR_TEMPLATE std::string detail::help_of_flags<Deployment>();
 REPLICATOR_TEMPLATE io::TensorBoardWriter::TensorBoardWriter(const std::string&, io::TensorBoardOptions);
 REPLICATOR_TEMPLATE const std::string& io::TensorBoardWriter::path<>() const;

@@ -26,6 +26,20 @@ using AlignedBytes = std::unique_ptr<std::byte, AlignedDelete>;
 inline AlignedBytes aligned_bytes(std::size_t bytes) {
   return AlignedBytes{static_cast<std::byte*>(::operator new (bytes ? bytes : 1, std::align_val_t{buffer_alignment}))};
 }
+template <class = void>
+std::shared_ptr<std::byte> zero_bytes(std::size_t bytes) {
+  AlignedBytes result = aligned_bytes(bytes);
+  std::memset(result.get(), 0, bytes);
+  return result;
+}
+// Null for a null pointer.
+template <class = void>
+std::shared_ptr<std::byte> copied_bytes(std::span<const std::byte> bytes) {
+  if (!bytes.data()) return nullptr;
+  AlignedBytes result = aligned_bytes(bytes.size());
+  std::memcpy(result.get(), bytes.data(), bytes.size());
+  return result;
+}
 
 // Throws BuildError for an array that was read as another element type.
 template <class = void>
@@ -36,6 +50,11 @@ template <class = void>
 template <class = void>
 [[noreturn]] void refuse_count(const Shape& shape, std::size_t found) {
   throw BuildError{"an array of shape " + shape.text() + " needs " + std::to_string(shape.elements()) + " values, found " + std::to_string(found)};
+}
+// Throws BuildError for an array that was read as one number.
+template <class = void>
+[[noreturn]] void refuse_item(const Shape& shape) {
+  throw BuildError{"item() needs one element, found shape " + shape.text() + ": read element i as [i]"};
 }
 // Throws BuildError for an array that was made without a shape, or moved from. `what` was given it.
 template <class = void>
@@ -48,19 +67,13 @@ class AnyArray {
  public:
   AnyArray() = default;
   // Zero-filled.
-  explicit AnyArray(TensorType type) : type_{type}, bytes_{detail::aligned_bytes(type.bytes())} {
-    std::memset(bytes_.get(), 0, type.bytes());
-  }
+  explicit AnyArray(TensorType type) : type_{type}, bytes_{detail::zero_bytes(type.bytes())} {}
   // An array over `type.bytes()` bytes at `data`, without a copy. `data` must be aligned for the element type. The
   // array, and any array moved from it, holds `owner`. Without an owner the caller keeps the memory alive.
   // Throws BuildError for a null pointer and for memory that is not aligned.
   template <class = void>
   static AnyArray borrow(TensorType type, void* data, std::shared_ptr<const void> owner = nullptr);
-  AnyArray(const AnyArray& other) : type_{other.type_} {
-    if (!other.bytes_) return;
-    bytes_ = detail::aligned_bytes(other.size_bytes());
-    std::memcpy(bytes_.get(), other.bytes_.get(), size_bytes());
-  }
+  AnyArray(const AnyArray& other) : type_{other.type_}, bytes_{detail::copied_bytes(other.bytes())} {}
   AnyArray& operator=(const AnyArray& other) {
     AnyArray copy{other};
     return *this = std::move(copy);
@@ -144,7 +157,7 @@ class Array {
   const T* end() const { return data() + size(); }
   // The value of a one-element array. Throws BuildError otherwise.
   T item() const {
-    if (size() != 1) throw BuildError{"item() needs one element, found shape " + shape().text() + ": read element i as [i]"};
+    if (size() != 1) detail::refuse_item(shape());
     return data()[0];
   }
   const AnyArray& any() const& { return any_; }

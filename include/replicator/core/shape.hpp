@@ -37,8 +37,7 @@ class Shape {
 
   // Throws BuildError for a ninth dimension and for a negative extent.
   void push_back(std::int64_t extent) {
-    if (rank_ == max_rank) throw BuildError{"a tensor may have at most 8 dimensions"};
-    if (extent < 0) throw BuildError{"a tensor cannot have the extent " + std::to_string(extent)};
+    if (rank_ == max_rank || extent < 0) refuse_extent(extent);
     extents_[rank_++] = extent;
   }
 
@@ -53,7 +52,7 @@ class Shape {
   }
   // The product of the extents; 1 for a scalar. Throws BuildError if too_large().
   std::int64_t elements() const {
-    if (too_large()) throw BuildError{too_large_text()};
+    if (too_large()) refuse_size();
     std::int64_t product = 1;
     for (const auto extent : *this) product *= extent;
     return product;
@@ -106,6 +105,10 @@ class Shape {
   }
   template <class = void>
   [[noreturn, gnu::noinline]] void refuse(std::int64_t axis) const;
+  template <class = void>
+  [[noreturn, gnu::noinline]] void refuse_extent(std::int64_t extent) const;
+  template <class = void>
+  [[noreturn, gnu::noinline]] void refuse_size() const;
 
   std::array<std::int64_t, max_rank> extents_{};
   std::size_t rank_ = 0;
@@ -127,6 +130,17 @@ template <class>
 void Shape::refuse(std::int64_t axis) const {
   throw BuildError{"asked for axis " + std::to_string(axis) + " of the shape " + text() + ", which has " + std::to_string(rank_) +
                    ": axes count from 0, or from -1 at the end"};
+}
+
+template <class>
+void Shape::refuse_extent(std::int64_t extent) const {
+  if (rank_ == max_rank) throw BuildError{"a tensor may have at most 8 dimensions"};
+  throw BuildError{"a tensor cannot have the extent " + std::to_string(extent)};
+}
+
+template <class>
+void Shape::refuse_size() const {
+  throw BuildError{too_large_text()};
 }
 
 namespace detail {

@@ -45,9 +45,9 @@ template <class R>
 inline constexpr bool gives_elements = false;
 
 // Throws DataError for an array that was made without a shape, or moved from.
-template <class A>
-void require_memory(const A& array) {
-  if (!array.data() && array.shape().elements() > 0)
+template <class = void>
+void require_memory(const AnyArray& array) {
+  if (array.empty() && array.shape().elements() > 0)
     throw DataError{"the input gave an array without memory: it was made without a shape (`rp::Array<float>{}`) or moved from"};
 }
 

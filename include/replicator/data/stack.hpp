@@ -40,7 +40,7 @@ Array<T> stack(const std::vector<V>& elements, const Get& get) {
     if (from.shape() != shape)
       throw DataError{"batch: element 0 of the batch has shape " + shape.text() + ", element " + std::to_string(i) +
                       " has " + from.shape().text() + "; only equal shapes can be batched"};
-    require_memory(from);
+    require_memory(from.any());
     if (count > 0) std::memcpy(to, from.data(), static_cast<std::size_t>(count) * sizeof(T));
   }
   return result;

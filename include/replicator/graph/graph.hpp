@@ -76,6 +76,7 @@ class Graph : public detail::GraphAnchor {
   template <class = void>
   std::uint32_t declare(VariableDeclaration declaration);
   // Null where there is no variable of that name.
+  template <class = void>
   const VariableDeclaration* find_variable(std::string_view name) const {
     const auto found = variable_index_.find(name);
     return found == variable_index_.end() ? nullptr : &variables_[found->second];
@@ -253,14 +254,18 @@ class GraphIsGone : public BuildError {
  public:
   using BuildError::BuildError;
 };
+
+template <class = void>
+[[noreturn]] void refuse_stale_handle() {
+  throw GraphIsGone{
+      "a tensor or a variable was used that was kept from an earlier trace of a step_fn, whose graph is gone: make tensors anew in every "
+      "trace, and ask for variables by name"};
+}
 }  // namespace detail
 
 inline detail::GraphHandle::GraphHandle(Graph& graph) : place_{graph.place()} {}
 inline Graph& detail::GraphHandle::operator*() const {
-  if (!place_->anchor)
-    throw detail::GraphIsGone{
-        "a tensor or a variable was used that was kept from an earlier trace of a step_fn, whose graph is gone: make tensors anew in every "
-        "trace, and ask for variables by name"};
+  if (!place_->anchor) detail::refuse_stale_handle();
   return static_cast<Graph&>(*place_->anchor);
 }
 template <class>
@@ -300,13 +305,17 @@ struct ExpansionContext {
 inline std::vector<AnyTensor> AssignedValue::expand(const ExpansionContext& at) const { return {at.inputs[0]}; }
 
 namespace detail {
+template <class = void>
+[[noreturn]] void throw_at_line(std::string_view name, Location where, const BuildError& error) {
+  throw BuildError{std::string{name} + " at " + where.text() + ": " + error.what()};
+}
 // Runs `make` and puts the user's line before the text of a BuildError.
 template <class F>
 decltype(auto) at_line(std::string_view name, Location where, F&& make) {
   try {
     return make();
   } catch (const BuildError& error) {
-    throw BuildError{std::string{name} + " at " + where.text() + ": " + error.what()};
+    throw_at_line(name, where, error);
   }
 }
 }  // namespace detail

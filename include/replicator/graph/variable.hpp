@@ -47,6 +47,7 @@ struct Initializer {
   static Initializer ones() { return constant(1); }
   static Initializer uniform(double low, double high) { return {Kind::uniform, low, high, nullptr}; }
   static Initializer normal(double mean, double stddev) { return {Kind::normal, mean, stddev, nullptr}; }
+  template <class = void>
   static Initializer value(AnyArray array) {  // throws BuildError for an array without memory
     if (array.empty()) detail::refuse_without_memory("Initializer::value");
     return {Kind::value, 0, 0, std::make_shared<const AnyArray>(std::move(array))};

@@ -41,7 +41,8 @@ constexpr X next_weight(X p, X first, X root, X rate, X factor, const AdamConsta
 
 // (p, gradient, kept, rate, factor, first, second) -> (p, first, second), elementwise, computed in `compute`. `gradient_decay` p
 // is added to the gradient. `decays`: p is multiplied by `kept` first.
-inline ExpressionPtr adam_expression(DType compute, const AdamConstants<double>& c, double gradient_decay, bool decays) {
+template <class = void>
+ExpressionPtr adam_expression(DType compute, const AdamConstants<double>& c, double gradient_decay, bool decays) {
   auto e = std::make_shared<Expression>();
   e->compute = compute;
   e->inputs = 7;

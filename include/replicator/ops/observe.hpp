@@ -66,12 +66,14 @@ struct Observe {
 
 namespace detail {
 
-inline AnyTensor observe(AnyTensor x, std::string what, Observer observer, Location where) {
+template <class = void>
+AnyTensor observe(AnyTensor x, std::string what, Observer observer, Location where) {
   const auto ordinal = static_cast<std::uint32_t>(x.graph().nodes().size());
   return compute(x.graph(), Observe{std::move(what), ordinal, std::make_shared<const Observer>(std::move(observer))}, {x}, where);
 }
 
-inline std::string named(std::string_view what, const std::string& name, Location where) {
+template <class = void>
+std::string named(std::string_view what, const std::string& name, Location where) {
   return std::string{what} + (name.empty() ? "" : " \"" + name + "\"") + " at " + where.text();
 }
 
@@ -118,7 +120,8 @@ Tensor<T> print(Tensor<T> x, std::string name, PrintOptions options = {}, std::s
 }
 
 // Ends the step where an element is false, with a CheckError that names replica, step, line and sentence. No variable has changed then.
-inline Tensor<bool> check(Tensor<bool> condition, std::string sentence, std::source_location where = std::source_location::current()) {
+template <class = void>
+Tensor<bool> check(Tensor<bool> condition, std::string sentence, std::source_location where = std::source_location::current()) {
   const auto what = detail::named("check", "", where);
   return Tensor<bool>{detail::observe(
       condition, what + ": " + sentence,

@@ -81,7 +81,8 @@ namespace detail {
 inline constexpr std::int64_t most_random_streams = std::int64_t{1} << 31;
 
 // For bfloat16 the numbers are float32. A result that is made of them is rounded when it is stored.
-inline AnyTensor random_node(Graph& graph, Distribution distribution, TensorType type, const RandomOptions& options, Location where) {
+template <class = void>
+AnyTensor random_node(Graph& graph, Distribution distribution, TensorType type, const RandomOptions& options, Location where) {
   const auto refuse = [&](const std::string& why) {
     throw BuildError{"replica " + std::to_string(graph.replica()) + ": random numbers at " + where.text() + ": " + why};
   };

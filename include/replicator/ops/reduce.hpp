@@ -29,7 +29,8 @@ struct Axes {
 namespace detail {
 
 // The axes, sorted and not negative. Throws BuildError for an axis that does not exist or is named twice.
-inline std::vector<std::int64_t> resolve_axes(const Axes& axes, const Shape& shape, std::string_view operation, Location where) {
+template <class = void>
+std::vector<std::int64_t> resolve_axes(const Axes& axes, const Shape& shape, std::string_view operation, Location where) {
   const auto rank = static_cast<std::int64_t>(shape.rank());
   std::vector<std::int64_t> result;
   for (auto axis : axes.axes) {
@@ -46,7 +47,8 @@ inline std::vector<std::int64_t> resolve_axes(const Axes& axes, const Shape& sha
   return result;
 }
 
-inline AnyTensor reduce(ReduceKind kind, AnyTensor x, const Axes& axes, std::string_view operation, Location where) {
+template <class = void>
+AnyTensor reduce(ReduceKind kind, AnyTensor x, const Axes& axes, std::string_view operation, Location where) {
   const auto resolved = resolve_axes(axes, x.shape(), operation, where);
   detail::Expression e;
   e.compute = compute_type(x.dtype());

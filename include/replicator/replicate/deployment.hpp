@@ -25,9 +25,9 @@ struct Deployment;
 
 namespace detail {  // the code is in replicate/deployment_flags.hpp
 template <class D = Deployment>
-void take_flags(D& deployment, std::span<const char* const> arguments);
+D take_flags(std::span<const char* const> arguments);
 template <class D = Deployment>
-void take_only_flags(D& deployment, std::span<const char* const> arguments);
+D take_only_flags(std::span<const char* const> arguments);
 template <class D = Deployment>
 std::string help_of_flags();
 }  // namespace detail
@@ -70,17 +70,11 @@ struct Deployment {
   static Deployment from(int argc, const char* const* argv) {
     return from({argv + (argc > 0 ? 1 : 0), static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)});
   }
-  static Deployment from(std::span<const char* const> arguments) {
-    Deployment result;
-    detail::take_flags(result, arguments);
-    return result;
-  }
+  static Deployment from(std::span<const char* const> arguments) { return detail::take_flags<Deployment>(arguments); }
   // For programs without flags of their own. --help and -h print help() and end the program with exit code 0. Throws
   // BuildError for an argument that `from` would put into `remaining`, and suggests the most similar flag.
   static Deployment only_from(int argc, const char* const* argv) {
-    Deployment result;
-    detail::take_only_flags(result, {argv + (argc > 0 ? 1 : 0), static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)});
-    return result;
+    return detail::take_only_flags<Deployment>({argv + (argc > 0 ? 1 : 0), static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)});
   }
 
   // The number of devices that share the work of one replica. It is logical_devices, or the number of devices where

@@ -160,7 +160,8 @@ inline constexpr Flag<D> flags_of[] = {
 
 // Applies the flags among the arguments. All other arguments go to `remaining`, in order.
 template <class D>
-void take_flags(D& deployment, std::span<const char* const> arguments) {
+D take_flags(std::span<const char* const> arguments) {
+  D deployment;
   const auto find = [](Text name) -> const Flag<D>* {
     for (const auto& flag : flags_of<D>)
       if (!flag.name.empty() && flag.name == name) return &flag;
@@ -181,6 +182,7 @@ void take_flags(D& deployment, std::span<const char* const> arguments) {
     flag->set(deployment, name, flag->is_switch() ? Text{} : joined ? argument.substr(equals + 1)
                                                                     : Text{arguments[++i]});
   }
+  return deployment;
 }
 
 template <class D>
@@ -206,14 +208,14 @@ std::string help_of_flags() {
 // For programs without flags of their own: prints the help and ends the program where --help or -h is given. Throws
 // BuildError for an unknown flag, with the most similar known one.
 template <class D>
-void take_only_flags(D& deployment, std::span<const char* const> arguments) {
+D take_only_flags(std::span<const char* const> arguments) {
   for (const Text argument : arguments)
     if (argument == "--help" || argument == "-h") {
       std::fputs(help_of_flags<D>().c_str(), stdout);
       std::exit(std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : 1);
     }
-  take_flags(deployment, arguments);
-  if (deployment.remaining.empty()) return;
+  D deployment = take_flags<D>(arguments);
+  if (deployment.remaining.empty()) return deployment;
   const Text unknown = Text{deployment.remaining[0]}.substr(0, deployment.remaining[0].find('='));
   std::vector<Text> names;
   for (const auto& flag : flags_of<D>)

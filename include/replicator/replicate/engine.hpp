@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -53,6 +55,10 @@ class Engine {
   virtual const AnyArray& value(const std::string& name, int local_replica) const = 0;
   // `where`: the line of the program.
   virtual void set(const std::string& name, const AnyArray& value, Location where) = 0;
+
+  // For replicate(), not for engines: the lines (file, number) that gave all replicas the same input. The warning is printed
+  // once for each.
+  std::set<std::pair<std::string, std::uint_least32_t>> warned_of_equal_inputs;
 };
 
 // The engines that a program may contain. The header of an engine fills the engine's slot; any file of the program may
@@ -85,7 +91,7 @@ inline EngineKind engine_kind(const Deployment& deployment) {
 
 // Throws BuildError where the program was built without the requested engine.
 template <class = void>
-std::unique_ptr<Engine> make_engine(Deployment&& deployment) {
+std::shared_ptr<Engine> make_engine(Deployment&& deployment) {
   const auto kind = engine_kind(deployment);
   if (const auto* maker = engine_slots[static_cast<std::size_t>(kind)].load()) return maker->make(std::move(deployment));
   if (kind == EngineKind::synchronous)

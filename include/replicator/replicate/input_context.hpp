@@ -13,8 +13,18 @@
 
 namespace replicator {
 
+namespace detail {
+template <class = void>
+[[noreturn]] void refuse_batch(std::int64_t global_batch, int replicas) {
+  const std::string asked = "a batch of " + std::to_string(global_batch) + " over all replicas was asked for";
+  if (global_batch <= 0) throw BuildError{asked + ": it must be positive, a multiple of the " + std::to_string(replicas) + " replicas"};
+  throw BuildError{asked + ", but " + std::to_string(replicas) + " replicas do not divide it: use a multiple of " + std::to_string(replicas)};
+}
+}  // namespace detail
+
 class InputContext {
  public:
+  template <class = void>
   InputContext(int replica, int replicas, std::uint64_t seed, std::shared_ptr<data::WorkerPool> pool)
       : replica_{replica}, replicas_{replicas}, seed_{seed}, pool_{std::move(pool)} {}
 
@@ -33,12 +43,7 @@ class InputContext {
   // This replica's part of a global batch. Throws BuildError unless the batch is a positive multiple of the number of
   // replicas.
   std::int64_t replica_batch(std::int64_t global_batch) const {
-    if (global_batch <= 0)
-      throw BuildError{"a batch of " + std::to_string(global_batch) + " over all replicas was asked for: it must be positive, a multiple of the " +
-                       std::to_string(replicas_) + " replicas"};
-    if (global_batch % replicas_ != 0)
-      throw BuildError{"a batch of " + std::to_string(global_batch) + " over all replicas was asked for, but " + std::to_string(replicas_) +
-                       " replicas do not divide it: use a multiple of " + std::to_string(replicas_)};
+    if (global_batch <= 0 || global_batch % replicas_ != 0) detail::refuse_batch(global_batch, replicas_);
     return global_batch / replicas_;
   }
 

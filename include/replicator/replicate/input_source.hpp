@@ -2,6 +2,7 @@
 // InputSource: the type-erased input of one replica. Also the checks that a step function accepts the input's elements.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -9,6 +10,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <typeinfo>
@@ -40,17 +42,20 @@ class InputSource {
 // Returns one source for each replica that this host has at the time of the call.
 using MakeInputs = std::function<std::vector<std::unique_ptr<InputSource>>()>;
 
+// Moves the arrays into a vector.
+template <class = void>
+std::vector<AnyArray> to_vector(std::span<AnyArray> arrays) {
+  return {std::move_iterator{arrays.begin()}, std::move_iterator{arrays.end()}};
+}
 template <class T>
 std::vector<AnyArray> components(Array<T> array) {
-  std::vector<AnyArray> result;
-  result.push_back(std::move(array).any());
-  return result;
+  AnyArray one = std::move(array).any();
+  return to_vector({&one, 1});
 }
 template <class... T>
 std::vector<AnyArray> components(std::tuple<T...> element) {
-  std::vector<AnyArray> result;
-  std::apply([&](auto&... each) { (result.push_back(std::move(each).any()), ...); }, element);
-  return result;
+  std::array<AnyArray, sizeof...(T)> each = std::apply([](auto&... array) { return std::array{std::move(array).any()...}; }, element);
+  return to_vector(each);
 }
 
 // Which input of the program an element is read from.
@@ -58,8 +63,13 @@ struct ElementPlace {
   int replica = 0;
   Location where;            // of replicate()
   std::uint64_t number = 0;  // of the element
-  std::string text() const { return "element " + std::to_string(number) + " of the input of replica " + std::to_string(replica) + ", given to replicate at " + where.text(); }
+  template <class = void>
+  std::string text() const;
 };
+template <class>
+std::string ElementPlace::text() const {
+  return "element " + std::to_string(number) + " of the input of replica " + std::to_string(replica) + ", given to replicate at " + where.text();
+}
 
 // Throws the exception at work again. A DataError or BuildError has the place, such as ElementPlace::text(), in its message then. Other
 // types may be the program's own: they are thrown as they are, and a line on stderr says the place.

@@ -8,7 +8,6 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <set>
 #include <source_location>
 #include <string>
 #include <type_traits>
@@ -60,15 +59,12 @@ template <class = void>
   }
 }
 
-// Source lines, with their files' whole names.
-using Lines = std::set<std::pair<std::string, std::uint_least32_t>>;
-
-// Once for each line. `told`: those for which it was said.
+// Once for each line.
 template <class = void>
-void warn_of_equal_inputs(const Engine& engine, Location where, Lines& told) {
+void warn_of_equal_inputs(Engine& engine, Location where) {
   const int replicas = engine.deployment().replicas;
   if (replicas == 1 || engine.first_replica() != 0 || engine.end_replica() != replicas) return;  // processes may differ in their inputs
-  if (!told.insert({where.file, where.line}).second) return;
+  if (!engine.warned_of_equal_inputs.insert({where.file, where.line}).second) return;
   std::fprintf(stderr,
                "replicator: all %d replicas of replicate() at %s read the same elements: its input_fn asks neither for its replica nor for its shard. "
                "Give each its part by \"| rp::data::shard(context)\", or call context.same_on_all_replicas() if this is meant\n",
@@ -79,11 +75,10 @@ void warn_of_equal_inputs(const Engine& engine, Location where, Lines& told) {
 using SourceOf = std::function<std::unique_ptr<InputSource>(const InputContext&, const ElementPlace&)>;
 
 // The input of step `ordinal`. `begin()` is called whenever this host gets other replicas, but not in a replay. `components`:
-// the types of an element's components. `per_host`: the input_fn is called once for all of them. `told`: lines whose
-// equal inputs were reported.
+// the types of an element's components. `per_host`: the input_fn is called once for all of them.
 template <class = void>
-MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> components, Location where, bool per_host, std::shared_ptr<Lines> told, std::function<SourceOf()> begin) {
-  return [&engine, ordinal, components = std::move(components), where, per_host, told = std::move(told), begin = std::move(begin)]() {
+MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> components, Location where, bool per_host, std::function<SourceOf()> begin) {
+  return [&engine, ordinal, components = std::move(components), where, per_host, begin = std::move(begin)]() {
     std::vector<std::unique_ptr<InputSource>> inputs;
     if (auto recorded = engine.recorded_input(ordinal, components)) {
       inputs.push_back(std::move(recorded));
@@ -100,9 +95,46 @@ MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> component
       }
       apart = apart || context.tells_replicas_apart();
     }
-    if (!apart) warn_of_equal_inputs(engine, where, *told);
+    if (!apart) warn_of_equal_inputs(engine, where);
     return inputs;
   };
+}
+
+// Throws BuildError if the variable has another number of elements.
+template <class = void>
+void require_one_element(const VariableDeclaration& declared) {
+  if (declared.type.shape.elements() != 1)
+    throw BuildError{"the variable \"" + declared.name + "\" is " + declared.type.text() + " (declared at " + declared.where.text() +
+                     "), and not one number: give or take an rp::AnyArray of that type, by set and value"};
+}
+
+template <Element T>
+[[noreturn]] void refuse_number(Number value, const VariableDeclaration& declared) {
+  std::string instead = "a number that " + std::string{name_of(dtype_of<T>)} + " can hold";
+  if constexpr (std::is_same_v<T, bool>) instead = "0 or 1";
+  else if constexpr (std::is_integral_v<T>)
+    instead = "a whole number from " + std::to_string(std::numeric_limits<T>::min()) + " to " + std::to_string(std::numeric_limits<T>::max());
+  const bool whole = value.fits<std::int64_t>();
+  throw BuildError{"the number " + (whole ? std::to_string(value.whole()) : number_text(value.real())) + " does not fit into the variable \"" +
+                   declared.name + "\", which is " + declared.type.text() + " (declared at " + declared.where.text() + "): give " + instead};
+}
+
+// The number as a value of the variable. Throws BuildError if the variable has another number of elements, or the number does not fit.
+template <class = void>
+AnyArray array_of(Number value, const VariableDeclaration& declared) {
+  require_one_element(declared);
+  AnyArray array{declared.type};
+  visit_dtype(array.dtype(), [&]<class T>() {
+    if (!value.fits<T>()) refuse_number<T>(value, declared);
+    array.as<T>()[0] = value.as<T>();
+  });
+  return array;
+}
+
+// The first element.
+template <class = void>
+Number number_in(const AnyArray& array) {
+  return visit_dtype(array.dtype(), [&]<class T>() { return Number{array.as<T>()[0]}; });
 }
 
 }  // namespace detail
@@ -201,9 +233,8 @@ class Replicator {
   requires std::is_arithmetic_v<T> T get(const std::string& name, int local = 0, std::source_location where = std::source_location::current())
   const {
     return detail::at_line("get", where, [&] {
-      require_one_element(name);
-      const AnyArray& value = engine_->value(name, local);
-      return visit_dtype(value.dtype(), [&]<class U>() { return Number{value.as<U>()[0]}.template as<T>(); });
+      detail::require_one_element(engine_->declaration(name));
+      return detail::number_in(engine_->value(name, local)).template as<T>();
     });
   }
   // Sets every copy of a variable that this process holds. Throws BuildError if the type differs, or the array has no memory. In a job of several
@@ -216,34 +247,10 @@ class Replicator {
   // The same for a variable of one element: repl.set("learning_rate", 0.01). The number is converted to its type. Throws
   // BuildError too if it does not fit: floating types round, and an integer takes whole numbers within its bounds.
   void set(const std::string& name, Number value, std::source_location where = std::source_location::current()) {
-    detail::at_line("set", where, [&] {
-      require_one_element(name);
-      AnyArray array{engine_->declaration(name).type};
-      visit_dtype(array.dtype(), [&]<class T>() {
-        if (!value.fits<T>()) refuse_number<T>(value, engine_->declaration(name));
-        array.as<T>()[0] = value.as<T>();
-      });
-      engine_->set(name, array, where);
-    });
+    detail::at_line("set", where, [&] { engine_->set(name, detail::array_of(value, engine_->declaration(name)), where); });
   }
 
  private:
-  template <Element T>
-  [[noreturn]] static void refuse_number(Number value, const VariableDeclaration& declared) {
-    std::string instead = "a number that " + std::string{name_of(dtype_of<T>)} + " can hold";
-    if constexpr (std::is_same_v<T, bool>) instead = "0 or 1";
-    else if constexpr (std::is_integral_v<T>)
-      instead = "a whole number from " + std::to_string(std::numeric_limits<T>::min()) + " to " + std::to_string(std::numeric_limits<T>::max());
-    const bool whole = value.fits<std::int64_t>();
-    throw BuildError{"the number " + (whole ? std::to_string(value.whole()) : detail::number_text(value.real())) + " does not fit into the variable \"" +
-                     declared.name + "\", which is " + declared.type.text() + " (declared at " + declared.where.text() + "): give " + instead};
-  }
-  void require_one_element(const std::string& name) const {
-    const auto& declared = engine_->declaration(name);
-    if (declared.type.shape.elements() != 1)
-      throw BuildError{"the variable \"" + name + "\" is " + declared.type.text() + " (declared at " + declared.where.text() +
-                       "), and not one number: give or take an rp::AnyArray of that type, by set and value"};
-  }
   template <class InputFn, class StepFn>
   auto replicate_dealt(InputFn& input_fn, StepFn step_fn, ReplicateOptions options, Location where) {
     if (deployment().regime == Regime::asynchronous)
@@ -291,7 +298,7 @@ class Replicator {
   }
   template <class Range, class Begin>
   detail::MakeInputs make_inputs(Begin begin, int ordinal, Location where, bool per_host) {
-    return detail::make_inputs(*engine_, ordinal, detail::InputTypes<data::InputValue<Range>>::dtypes(), where, per_host, told_, [begin = std::move(begin)] {
+    return detail::make_inputs(*engine_, ordinal, detail::InputTypes<data::InputValue<Range>>::dtypes(), where, per_host, [begin = std::move(begin)] {
       return [range_of = std::make_shared<decltype(begin())>(begin())](const InputContext& context, const detail::ElementPlace& place) -> std::unique_ptr<detail::InputSource> {
         return std::make_unique<detail::RangeSource<Range>>((*range_of)(context), place);
       };
@@ -307,8 +314,7 @@ class Replicator {
     return Step<A...>{engine_, std::move(driver), replicas()};
   }
 
-  std::shared_ptr<detail::Engine> engine_;                                   // steps share it
-  std::shared_ptr<detail::Lines> told_ = std::make_shared<detail::Lines>();  // lines that gave all replicas the same input
+  std::shared_ptr<detail::Engine> engine_;  // steps share it
 };
 
 }  // namespace replicator

@@ -58,6 +58,20 @@ constexpr bool require_results() {
   return StepResult<Returned>::valid;
 }
 
+// Runs one step. Adds the steps that other processes did before this one rejoined the job to `resumed`.
+template <class = void>
+StepResults run_step(StepDriver& driver, Location where, std::uint64_t& resumed) {
+  const auto before = driver.steps_resumed();
+  auto results = driver.run(where);
+  resumed += driver.steps_resumed() - before;
+  return results;
+}
+
+template <class = void>
+[[noreturn]] void refuse_moved_step() {
+  throw BuildError{"this step was moved from: use the rp::Step that it was moved to"};
+}
+
 }  // namespace detail
 
 // `A...` are the arrays of one step: one PerReplica<A> for each tensor that the step function returns. A Step may
@@ -76,10 +90,8 @@ class Step {
   // programs of the latest 16 sets of shapes are kept. Throws BuildError when the input has ended, CommunicationError
   // when a device or process is lost or late, or ended after fewer steps, and any error of the input.
   Results step(std::source_location where = std::source_location::current()) {
-    const auto before = driver().steps_resumed();
-    auto results = driver().run(where);
-    resumed_ += driver().steps_resumed() - before;
-    return unpack(std::move(results), std::index_sequence_for<A...>{});
+    auto results = detail::run_step(driver(), where, resumed_);
+    return unpack(results, std::index_sequence_for<A...>{});
   }
   // True once the input of some replica has ended: no replica makes another step.
   bool finished() const { return driver().finished(); }
@@ -156,14 +168,13 @@ class Step {
     return static_cast<std::int64_t>(before);
   }
   template <std::size_t... I>
-  Results unpack(detail::StepResults results, std::index_sequence<I...>) {
+  Results unpack(detail::StepResults& results, std::index_sequence<I...>) {
     return {per_replica<A>(results, I)...};
   }
   template <class V>
   PerReplica<V> per_replica(detail::StepResults& results, std::size_t k) {
-    std::vector<V> values;
-    for (auto& value : results.values[k]) values.emplace_back(std::move(value));
-    return {std::move(values), results.first[k], replicas_};
+    auto& values = results.values[k];
+    return {{std::move_iterator{values.begin()}, std::move_iterator{values.end()}}, results.first[k], replicas_};
   }
 
   struct Held {
@@ -172,7 +183,7 @@ class Step {
     std::unique_ptr<detail::StepDriver> driver;  // destroyed first
   };
   detail::StepDriver& driver() const {
-    if (!held_) throw BuildError{"this step was moved from: use the rp::Step that it was moved to"};
+    if (!held_) detail::refuse_moved_step();
     return *held_->driver;
   }
 

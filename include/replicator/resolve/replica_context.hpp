@@ -22,6 +22,16 @@ struct VariableOptions {
   bool trainable = true;  // minimize() updates it; of replica_local variables, only those under local_variables() can be trained
 };
 
+namespace detail {
+// Returns the variable's number in the graph. Throws BuildError as ReplicaContext::variable does.
+template <class = void>
+std::uint32_t declare_variable(Graph& graph, std::string_view name, TensorType type, Initializer initializer, const VariableOptions& options, Location where) {
+  const VariableKind kind = graph.local_variables() ? VariableKind::replica_local : options.kind;
+  const bool wanted = options.trainable && is_floating(type.dtype), trainable = wanted && options.kind == VariableKind::mirrored;
+  return graph.declare({graph.scope() + std::string{name}, type, kind, trainable, std::move(initializer), where, -1, wanted && !trainable});
+}
+}  // namespace detail
+
 class ReplicaContext {
  public:
   explicit ReplicaContext(Graph& graph) : graph_{&graph} {}
@@ -37,25 +47,14 @@ class ReplicaContext {
   template <Element T>
   Variable<T> variable(std::string_view name, Shape shape, Initializer initializer, VariableOptions options = {},
                        std::source_location where = std::source_location::current()) {
-    const VariableKind kind = graph_->local_variables() ? VariableKind::replica_local : options.kind;
-    const bool wanted = options.trainable && is_floating(dtype_of<T>), trainable = wanted && options.kind == VariableKind::mirrored;
-    return {*graph_, graph_->declare({graph_->scope() + std::string{name}, {dtype_of<T>, shape}, kind, trainable, std::move(initializer), where, -1, wanted && !trainable})};
+    return {*graph_, detail::declare_variable(*graph_, name, {dtype_of<T>, shape}, std::move(initializer), options, where)};
   }
 
   // The trainable variables of element type T that this step has read so far, in the order of declaration. With a
   // scope, only those below it: "generator" gives generator.linear.weight, ... So a step with two networks can train
   // one of them.
   template <FloatingElement T>
-  std::vector<Variable<T>> trainable_variables(std::string_view scope = {}) {
-    const std::string start = scope.empty() ? std::string{} : std::string{scope} + ".";
-    std::vector<Variable<T>> result;
-    for (std::uint32_t i = 0; i < graph_->variables().size(); ++i) {
-      const auto& declaration = graph_->variables()[i];
-      const bool chosen = declaration.trainable && declaration.type.dtype == dtype_of<T> && declaration.name.starts_with(start);
-      if (chosen && graph_->has_read(i)) result.emplace_back(*graph_, i);
-    }
-    return result;
-  }
+  std::vector<Variable<T>> trainable_variables(std::string_view scope = {});
 
   // The number of steps done before this one: an int64 scalar, the same on every replica.
   Tensor<std::int64_t> step(std::source_location where = std::source_location::current()) {
@@ -84,5 +83,17 @@ class ReplicaContext {
  private:
   Graph* graph_;
 };
+
+template <FloatingElement T>
+std::vector<Variable<T>> ReplicaContext::trainable_variables(std::string_view scope) {
+  const std::string start = scope.empty() ? std::string{} : std::string{scope} + ".";
+  std::vector<Variable<T>> result;
+  for (std::uint32_t i = 0; i < graph_->variables().size(); ++i) {
+    const auto& declaration = graph_->variables()[i];
+    const bool chosen = declaration.trainable && declaration.type.dtype == dtype_of<T> && declaration.name.starts_with(start);
+    if (chosen && graph_->has_read(i)) result.emplace_back(*graph_, i);
+  }
+  return result;
+}
 
 }  // namespace replicator

@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <replicator/collectives/run/communicator.hpp>
+#include <replicator/collectives/reduction.hpp>
+#include <replicator/collectives/replica_blocks.hpp>
+#include <replicator/collectives/schedule.hpp>
 #include <replicator/core/error.hpp>
 #include <string>
 

@@ -19,7 +19,8 @@ namespace replicator::nn::detail {
 
 // Whether a program may want all pairs of this value. It may if the value is a constant, a variable such as centres of clusters, or the
 // result of a collective, or if the program has added axes of extent 1 to it. Elementwise operations on that value alone change nothing.
-inline bool meant_for_pairs(const Graph& graph, Value value) {
+template <class = void>
+bool meant_for_pairs(const Graph& graph, Value value) {
   for (;;) {
     const auto& node = graph.node(value);
     const auto* compute = node.get<replicator::detail::Compute>();
@@ -31,7 +32,8 @@ inline bool meant_for_pairs(const Graph& graph, Value value) {
 }
 
 // Whether the expression subtracts what depends on one input from what depends on another one.
-inline bool subtracts(const replicator::detail::Expression& expression, std::size_t one, std::size_t other) {
+template <class = void>
+bool subtracts(const replicator::detail::Expression& expression, std::size_t one, std::size_t other) {
   std::vector<std::pair<bool, bool>> depends;  // on `one` and `other`, by instruction
   for (const auto& f : expression.code) {
     auto& here = depends.emplace_back();
@@ -50,7 +52,8 @@ inline bool subtracts(const replicator::detail::Expression& expression, std::siz
 
 // Two inputs that the node subtracts from each other, and that broadcast to all pairs: their ranks differ, and their extents do not,
 // but for those of 1. Nothing where an input has the shape of the result, because then that input has the pairs already.
-inline std::optional<std::pair<Value, Value>> accidental_pairs(const Graph& graph, const replicator::detail::Node& node) {
+template <class = void>
+std::optional<std::pair<Value, Value>> accidental_pairs(const Graph& graph, const replicator::detail::Node& node) {
   const auto* compute = node.get<replicator::detail::Compute>();
   const auto* map = compute ? compute->operation.get<Map>() : nullptr;
   if (!map || node.inputs.size() < 2) return {};

@@ -28,7 +28,8 @@ struct Accumulated {
 
 namespace detail {
 
-inline void require_parts(const ReplicaContext& replica, int parts, const TensorType& input, Location where) {
+template <class = void>
+void require_parts(const ReplicaContext& replica, int parts, const TensorType& input, Location where) {
   const std::string asked =
       "replica " + std::to_string(replica.id()) + ": accumulate at " + where.text() + ": asked for " + std::to_string(parts) + " parts";
   if (parts < 1) throw BuildError{asked + ": there must be at least 1"};

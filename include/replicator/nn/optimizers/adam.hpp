@@ -47,19 +47,8 @@ class Adam : public UpdatesVariables<Adam> {
 
   // Updates variables of one element type, whole or in parts, without communication (like apply_gradients). `compute`:
   // the type in which their elements are computed.
-  void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
-    if (all.empty()) return;
-    static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
-    std::vector<AnyTensor> operands = options_.learning_rate.operands(replica, where);
-    const std::size_t of_rate = operands.size();
-    operands.push_back(detail::count_update(replica, all[0].variable, "updates", where));
-    const auto scalars = detail::scalars_of(replica, scalar_formula(of_rate), operands, compute, where);
-    const detail::UpdateFormula decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
-    for (const auto& one : all) {
-      const bool decay = detail::decays(replica, one, options_.decay_vectors);
-      detail::update(replica, one, scalars, slots, decay ? decayed : plain, where);
-    }
-  }
+  template <class = void>
+  void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const;
 
  private:
   Adam(const char* name, AdamOptions options) : options_{std::move(options)} {
@@ -91,6 +80,21 @@ class Adam : public UpdatesVariables<Adam> {
   AdamOptions options_;
   bool decoupled_ = false;
 };
+
+template <class>
+void Adam::update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
+  if (all.empty()) return;
+  static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
+  std::vector<AnyTensor> operands = options_.learning_rate.operands(replica, where);
+  const std::size_t of_rate = operands.size();
+  operands.push_back(detail::count_update(replica, all[0].variable, "updates", where));
+  const auto scalars = detail::scalars_of(replica, scalar_formula(of_rate), operands, compute, where);
+  const detail::UpdateFormula decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
+  for (const auto& one : all) {
+    const bool decay = detail::decays(replica, one, options_.decay_vectors);
+    detail::update(replica, one, scalars, slots, decay ? decayed : plain, where);
+  }
+}
 
 // nn::adam({.learning_rate = 3e-4}).minimize(replica, loss);
 inline Adam adam(AdamOptions options, std::source_location where = std::source_location::current()) {

@@ -16,7 +16,8 @@ namespace replicator::nn {
 
 // The square root of the sum of squares of all elements of all tensors: a scalar of the type in which T is computed.
 // The squares are summed within each tensor, then over the tensors in the given order.
-inline AnyTensor global_norm(const std::vector<AnyTensor>& tensors, Location where) {
+template <class = void>
+AnyTensor global_norm(const std::vector<AnyTensor>& tensors, Location where) {
   AnyTensor total;
   for (const auto& tensor : tensors) {
     const AnyTensor squares = detail::sum_of_squares(tensor, where);

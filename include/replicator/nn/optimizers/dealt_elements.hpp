@@ -16,7 +16,8 @@ namespace replicator::nn::detail {
 inline std::int64_t elements_of_part(const Shape& shape, int replicas) { return (shape.elements() + replicas - 1) / replicas; }
 
 // [..] -> [R m]
-inline AnyTensor in_parts(AnyTensor x, Location where) {
+template <class = void>
+AnyTensor in_parts(AnyTensor x, Location where) {
   const auto n = x.shape().elements(), replicas = std::int64_t{x.graph().replicas()};
   const auto all = replicas * elements_of_part(x.shape(), x.graph().replicas());
   const AnyTensor flat = reshape(x, Shape{n}, where);
@@ -25,14 +26,16 @@ inline AnyTensor in_parts(AnyTensor x, Location where) {
 
 // This replica's part [m] of a value that all replicas have. The replica id is read in the step, so the graphs of all
 // replicas stay equal.
-inline AnyTensor own_part(AnyTensor x, Location where) {
+template <class = void>
+AnyTensor own_part(AnyTensor x, Location where) {
   const int replicas = x.graph().replicas();
   const AnyTensor rows = reshape(in_parts(x, where), Shape{replicas, elements_of_part(x.shape(), replicas)}, where);
   return compute(x.graph(), Gather{0}, {rows, replica_id(x.graph(), where)}, where);
 }
 
 // Gathers the parts [m] of all replicas into the whole tensor of this shape, on every replica.
-inline AnyTensor joined(AnyTensor part, const Shape& shape, std::string label, Location where) {
+template <class = void>
+AnyTensor joined(AnyTensor part, const Shape& shape, std::string label, Location where) {
   const AnyTensor all = replicator::detail::placeholder_node(part, {replicator::detail::CollectiveKind::all_gather, Reduction::sum, 0, false, {}}, where, std::move(label));
   const auto n = shape.elements();
   return reshape(all.shape()[0] == n ? all : compute(all.graph(), Slice{{0}, {n}, {1}}, {all}, where), shape, where);

@@ -41,29 +41,8 @@ class Lamb : public UpdatesVariables<Lamb> {
 
   // Updates variables of one element type, without communication (like apply_gradients). `compute`: the type in which
   // their elements are computed.
-  void update_variables(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
-    const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
-    if (all.empty()) return;
-    static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
-    Graph& graph = replica.graph();
-    const AnyTensor count = detail::count_update(graph, all[0].variable, "updates", where);
-    const auto bias = detail::scalars_of(graph, bias_formula(), {&count, 1}, compute, where);
-    const replicator::detail::ExpressionPtr ratio = ratio_formula(), move = move_formula(compute);
-    const replicator::detail::ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
-    for (const auto& one : all) {
-      const bool adapt = detail::decays(replica, one, options_.adapt_vectors);
-      const AnyTensor p = graph.read(one.variable, where);
-      const AnyTensor u = detail::advance(graph, one, bias, slots, adapt ? decayed : plain, compute, where);
-      AnyTensor own = rate;
-      if (adapt) {
-        const AnyTensor inputs[] = {rate, detail::sum_of_squares(p, where), detail::sum_of_squares(u, where)};
-        own = detail::scalars_of(graph, ratio, inputs, compute, where)[0];
-      }
-      const AnyTensor operands[] = {p, own, u};
-      const auto node = add_compute(graph, Map{move, p.shape(), {p.dtype()}}, operands, where);
-      graph.assign(one.variable, {node, 0}, where);
-    }
-  }
+  template <class = void>
+  void update_variables(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const;
 
  private:
   // t -> (bias-correcting factor of m, that of sqrt(v))
@@ -99,6 +78,31 @@ class Lamb : public UpdatesVariables<Lamb> {
 
   LambOptions options_;
 };
+
+template <class>
+void Lamb::update_variables(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
+  const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
+  if (all.empty()) return;
+  static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
+  Graph& graph = replica.graph();
+  const AnyTensor count = detail::count_update(graph, all[0].variable, "updates", where);
+  const auto bias = detail::scalars_of(graph, bias_formula(), {&count, 1}, compute, where);
+  const replicator::detail::ExpressionPtr ratio = ratio_formula(), move = move_formula(compute);
+  const replicator::detail::ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
+  for (const auto& one : all) {
+    const bool adapt = detail::decays(replica, one, options_.adapt_vectors);
+    const AnyTensor p = graph.read(one.variable, where);
+    const AnyTensor u = detail::advance(graph, one, bias, slots, adapt ? decayed : plain, compute, where);
+    AnyTensor own = rate;
+    if (adapt) {
+      const AnyTensor inputs[] = {rate, detail::sum_of_squares(p, where), detail::sum_of_squares(u, where)};
+      own = detail::scalars_of(graph, ratio, inputs, compute, where)[0];
+    }
+    const AnyTensor operands[] = {p, own, u};
+    const auto node = add_compute(graph, Map{move, p.shape(), {p.dtype()}}, operands, where);
+    graph.assign(one.variable, {node, 0}, where);
+  }
+}
 
 // nn::lamb({.learning_rate = nn::warmup_cosine(2e-3, 1000, 20000)}).minimize(replica, loss);
 inline Lamb lamb(LambOptions options, std::source_location where = std::source_location::current()) {

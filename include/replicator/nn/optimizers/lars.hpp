@@ -37,21 +37,8 @@ class Lars : public UpdatesVariables<Lars> {
 
   // Updates variables of one element type, without communication (like apply_gradients). `compute`: the type in which
   // their elements are computed.
-  void update_variables(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
-    const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
-    static constexpr std::string_view slots[] = {"momentum"};
-    const replicator::detail::ExpressionPtr ratio = ratio_formula(), decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
-    for (const auto& one : all) {
-      const bool adapt = detail::decays(replica, one, options_.adapt_vectors);
-      AnyTensor own = rate;
-      if (adapt) {
-        const AnyTensor p = replica.graph().read(one.variable, where);
-        const AnyTensor inputs[] = {rate, detail::sum_of_squares(p, where), detail::sum_of_squares(one.gradient, where)};
-        own = detail::scalars_of(replica, ratio, inputs, compute, where)[0];
-      }
-      detail::update(replica, one, {&own, 1}, slots, adapt ? decayed : plain, where);
-    }
-  }
+  template <class = void>
+  void update_variables(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const;
 
  private:
   // (rate, sum of squares of p, sum of squares of the gradient) -> the variable's own rate
@@ -74,6 +61,23 @@ class Lars : public UpdatesVariables<Lars> {
 
   LarsOptions options_;
 };
+
+template <class>
+void Lars::update_variables(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
+  const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
+  static constexpr std::string_view slots[] = {"momentum"};
+  const replicator::detail::ExpressionPtr ratio = ratio_formula(), decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
+  for (const auto& one : all) {
+    const bool adapt = detail::decays(replica, one, options_.adapt_vectors);
+    AnyTensor own = rate;
+    if (adapt) {
+      const AnyTensor p = replica.graph().read(one.variable, where);
+      const AnyTensor inputs[] = {rate, detail::sum_of_squares(p, where), detail::sum_of_squares(one.gradient, where)};
+      own = detail::scalars_of(replica, ratio, inputs, compute, where)[0];
+    }
+    detail::update(replica, one, {&own, 1}, slots, adapt ? decayed : plain, where);
+  }
+}
 
 // nn::lars({.learning_rate = nn::warmup_cosine(9.0, 500, 9000), .weight_decay = 5e-5}).minimize(replica, loss);
 inline Lars lars(LarsOptions options, std::source_location where = std::source_location::current()) {

@@ -72,7 +72,8 @@ Local<Optimizer> local(Optimizer optimizer) {
 // it. Integers, such as Adam's count, stay. **Do not call it without a scope beside an optimizer that keeps its state in parts
 // (sharded, low_rank): the parts belong to different elements.** One all-reduce for each variable, with the label "<variable>/mean".
 // Throws BuildError if there are none.
-inline void average_over_replicas(ReplicaContext& replica, std::string_view scope = {}, std::source_location where = std::source_location::current()) {
+template <class = void>
+void average_over_replicas(ReplicaContext& replica, std::string_view scope = {}, std::source_location where = std::source_location::current()) {
   Graph& graph = replica;
   const std::string start = scope.empty() ? std::string{} : std::string{scope} + ".";
   bool any = false;

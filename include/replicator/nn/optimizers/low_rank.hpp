@@ -69,7 +69,8 @@ inline LowRank low_rank(LowRankOptions options = {}, std::source_location where 
 namespace detail {
 
 // Sums of squares of the columns in double: [n, r] -> [1, r].
-inline AnyTensor squares_of_columns(AnyTensor x, Location where) {
+template <class = void>
+AnyTensor squares_of_columns(AnyTensor x, Location where) {
   replicator::detail::Expression e;
   e.compute = DType::float64;
   e.inputs = 1;
@@ -78,7 +79,8 @@ inline AnyTensor squares_of_columns(AnyTensor x, Location where) {
 }
 
 // Columns first to last - 1 of a matrix.
-inline AnyTensor columns_of(AnyTensor x, std::int64_t first, std::int64_t last, Location where) {
+template <class = void>
+AnyTensor columns_of(AnyTensor x, std::int64_t first, std::int64_t last, Location where) {
   if (first == 0 && last == x.shape()[1]) return x;
   return compute(x.graph(), Slice{{0, first}, {x.shape()[0], last}, {1, 1}}, {x}, where);
 }
@@ -86,7 +88,8 @@ inline AnyTensor columns_of(AnyTensor x, std::int64_t first, std::int64_t last, 
 // Orthonormalises the columns of [n, r] by Gram-Schmidt in double. A column becomes zero if less than a millionth of it
 // is left after the projections. In float32 it then depends on the columns before, and the rounding that is left of it
 // would not be orthogonal to them.
-inline AnyTensor orthonormal_columns(AnyTensor x, Location where) {
+template <class = void>
+AnyTensor orthonormal_columns(AnyTensor x, Location where) {
   constexpr double smallest = 1e-6;
   Graph& graph = x.graph();
   const auto rank = x.shape()[1];
@@ -126,14 +129,17 @@ struct Factors {
   AnyTensor right, mean_right;  // Q_i, Q' [m, r]
 };
 
-inline AnyTensor multiplied(AnyTensor a, bool transpose_a, AnyTensor b, bool transpose_b, Location where) {
+template <class = void>
+AnyTensor multiplied(AnyTensor a, bool transpose_a, AnyTensor b, bool transpose_b, Location where) {
   return compute(a.graph(), Matmul{transpose_a, transpose_b}, {a, b}, where);
 }
-inline AnyTensor mean_of(AnyTensor x, const std::string& label, Location where) {
+template <class = void>
+AnyTensor mean_of(AnyTensor x, const std::string& label, Location where) {
   return mean_by_wire(replicator::detail::CollectiveKind::all_reduce, x, Wire::whole, label, where);
 }
 
-inline Factors begin_factors(std::size_t index, const Trained& one, std::int64_t rank, Location where) {
+template <class = void>
+Factors begin_factors(std::size_t index, const Trained& one, std::int64_t rank, Location where) {
   Graph& graph = one.gradient.graph();
   const VariableDeclaration owner = graph.variables()[one.variable];
   const DType type = replicator::detail::compute_type(one.gradient.dtype());
@@ -149,7 +155,8 @@ inline Factors begin_factors(std::size_t index, const Trained& one, std::int64_t
   return f;
 }
 
-inline void add_right(Factors& f, const std::string& name, Location where) {
+template <class = void>
+void add_right(Factors& f, const std::string& name, Location where) {
   f.left = orthonormal_columns(f.left, where);
   f.right = multiplied(f.matrix, true, f.left, false, where);
   f.mean_right = mean_of(f.right, name + "/gradient/right", where);
@@ -157,7 +164,8 @@ inline void add_right(Factors& f, const std::string& name, Location where) {
 
 // Assigns the error and the next directions. Directions without any gradient along them stay as they are. Returns P
 // Q'^T.
-inline AnyTensor finish_factors(const Factors& f, const TensorType& gradient, Location where) {
+template <class = void>
+AnyTensor finish_factors(const Factors& f, const TensorType& gradient, Location where) {
   Graph& graph = f.matrix.graph();
   const DType type = f.matrix.dtype();
   const AnyTensor sent = multiplied(f.left, false, f.right, true, where);
@@ -175,7 +183,8 @@ inline AnyTensor finish_factors(const Factors& f, const TensorType& gradient, Lo
 }
 
 // Asks for all left factors before the first right one, so that they move together.
-inline std::vector<AnyTensor> low_rank_means(const std::vector<Trained>& all, const LowRank& wire, Location where) {
+template <class = void>
+std::vector<AnyTensor> low_rank_means(const std::vector<Trained>& all, const LowRank& wire, Location where) {
   std::vector<AnyTensor> means(all.size());
   std::vector<Factors> factors;
   const auto name = [&](std::size_t i) { return all[i].gradient.graph().variables()[all[i].variable].name; };

@@ -21,13 +21,15 @@ namespace detail {
 inline constexpr double not_averaged = std::numeric_limits<double>::infinity();
 
 // "<variable>/average". Infinity means: no average yet. So it needs neither a count nor the variable's initial value.
-inline std::uint32_t declare_average(Graph& graph, std::uint32_t variable, Location where) {
+template <class = void>
+std::uint32_t declare_average(Graph& graph, std::uint32_t variable, Location where) {
   const VariableDeclaration& owner = graph.variables()[variable];
   return graph.declare({owner.name + "/average", {replicator::detail::compute_type(owner.type.dtype), owner.type.shape}, owner.kind, false, Initializer::constant(not_averaged), where, owner.device});
 }
 
 // average -> average < infinity ? kept average + (1 - kept) p : p
-inline void update_average(Graph& graph, std::uint32_t variable, double kept, Location where) {
+template <class = void>
+void update_average(Graph& graph, std::uint32_t variable, double kept, Location where) {
   const auto slot = declare_average(graph, variable, where);
   const TensorType type = graph.variables()[slot].type;
   const auto formula = record_update(type.dtype, 2, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
@@ -39,7 +41,8 @@ inline void update_average(Graph& graph, std::uint32_t variable, double kept, Lo
 }
 
 // The average if there is one, else the variable's own value.
-inline AnyTensor read_average(Graph& graph, std::uint32_t variable, AnyTensor own, Location where) {
+template <class = void>
+AnyTensor read_average(Graph& graph, std::uint32_t variable, AnyTensor own, Location where) {
   const auto slot = declare_average(graph, variable, where);
   const TensorType type = graph.variables()[variable].type;
   const auto formula = record_update(replicator::detail::compute_type(type.dtype), 2, [](const std::vector<Symbol>& x) -> std::vector<Symbol> {

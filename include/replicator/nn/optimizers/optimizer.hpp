@@ -209,7 +209,8 @@ void note_minimised(ReplicaContext& replica, const std::vector<Variable<T>>& var
 }
 
 // A line on stderr, of replica 0 alone, for each replica-local variable that the loss is computed from and minimize leaves out.
-inline void warn_of_left_out(Graph& graph, AnyTensor loss, Location where) {
+template <class = void>
+void warn_of_left_out(Graph& graph, AnyTensor loss, Location where) {
   if (graph.replica() != 0) return;
   for (std::uint32_t i = 0; i < graph.variables().size(); ++i) {
     const VariableDeclaration& declared = graph.variables()[i];

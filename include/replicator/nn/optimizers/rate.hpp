@@ -34,6 +34,7 @@ class Rate {
 
   // The value of the variable `name`, which begins with `value`. It is a mirrored float64 without axes, and no optimizer
   // trains it. `name` is the whole name, without the replica's scope. Rates of one name are one variable.
+  template <class = void>
   static Rate variable(std::string name, double value, std::source_location where = std::source_location::current()) {
     Rate rate = value;
     rate.variable_ = std::make_shared<const VariableDeclaration>(
@@ -57,6 +58,7 @@ class Rate {
   // Without a variable, `set` is not used.
   Symbol operator()(Symbol step, Symbol set) const { return formula_ ? formula_(step, set) : step.number(value_); }
   // The first and the last of these scalars are the arguments of operator().
+  template <class = void>
   std::vector<AnyTensor> operands(ReplicaContext& replica, std::source_location where) const {
     std::vector<AnyTensor> result{replica.step(where)};
     if (variable_) result.push_back(replica.graph().read(replica.graph().declare(*variable_), where));
@@ -68,12 +70,14 @@ class Rate {
   Tensor<T> in(ReplicaContext& replica, std::source_location where = std::source_location::current()) const {
     return Tensor<T>{in(replica, dtype_of<T>, where)};
   }
+  template <class = void>
   AnyTensor in(ReplicaContext& replica, DType dtype, std::source_location where) const {
     if (constant()) return fill(replica, {dtype, {}}, value_, where);
     return detail::scalars_of(replica, formula(), operands(replica, where), dtype, where)[0];
   }
 
  private:
+  template <class = void>
   replicator::detail::ExpressionPtr formula() const {
     return detail::record_update(DType::float64, variable_ ? 2 : 1, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       return {(*this)(x.front(), x.back())};
@@ -96,13 +100,15 @@ inline void require_steps(const char* what, std::int64_t steps, std::int64_t lea
 }  // namespace detail
 
 // Rises linearly to `rate` over the first `steps` steps, beginning with 1/steps of it; then follows `rate`.
-inline Rate linear_warmup(const Rate& rate, std::int64_t steps, std::source_location where = std::source_location::current()) {
+template <class = void>
+Rate linear_warmup(const Rate& rate, std::int64_t steps, std::source_location where = std::source_location::current()) {
   replicator::detail::at_line("rate", where, [&] { detail::require_steps("linear_warmup", steps, 1); });
   return rate.then([n = static_cast<double>(steps)](Symbol later, Symbol step) { return later * min((step + 1) / n, 1.0); });
 }
 
 // `rate`, multiplied by `factor` after every `every` steps.
-inline Rate step_decay(double rate, double factor, std::int64_t every, std::source_location where = std::source_location::current()) {
+template <class = void>
+Rate step_decay(double rate, double factor, std::int64_t every, std::source_location where = std::source_location::current()) {
   replicator::detail::at_line("rate", where, [&] {
     detail::require_not_negative("step_decay", "rate", rate);
     detail::require_not_negative("step_decay", "factor", factor);
@@ -117,8 +123,9 @@ inline Rate step_decay(double rate, double factor, std::int64_t every, std::sour
 // Rises linearly to `peak` over `warmup` steps, then falls along half a cosine to `final` at step `total`, and stays
 // there.
 // Source: Loshchilov and Hutter, "SGDR", 2017; Goyal et al., "Accurate, large minibatch SGD", 2017.
-inline Rate warmup_cosine(double peak, std::int64_t warmup, std::int64_t total, double final = 0,
-                          std::source_location where = std::source_location::current()) {
+template <class = void>
+Rate warmup_cosine(double peak, std::int64_t warmup, std::int64_t total, double final = 0,
+                   std::source_location where = std::source_location::current()) {
   replicator::detail::at_line("rate", where, [&] {
     detail::require_not_negative("warmup_cosine", "peak", peak);
     detail::require_not_negative("warmup_cosine", "final", final);

@@ -42,17 +42,8 @@ class Rmsprop : public UpdatesVariables<Rmsprop> {
 
   // Updates variables of one element type, whole or in parts, without communication (like apply_gradients). `compute`:
   // the type in which their elements are computed.
-  void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
-    const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
-    std::vector<std::string_view> slots{"mean_square"};
-    if (options_.centered) slots.push_back("mean_gradient");
-    if (options_.momentum > 0) slots.push_back("momentum");
-    const replicator::detail::ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
-    for (const auto& one : all) {
-      const bool decay = detail::decays(replica, one, options_.decay_vectors);
-      detail::update(replica, one, {&rate, 1}, slots, decay ? decayed : plain, where);
-    }
-  }
+  template <class = void>
+  void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const;
 
  private:
   // (p, gradient, rate, v[, a][, m]) -> (p, v[, a][, m])
@@ -73,6 +64,19 @@ class Rmsprop : public UpdatesVariables<Rmsprop> {
 
   RmspropOptions options_;
 };
+
+template <class>
+void Rmsprop::update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
+  const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
+  std::vector<std::string_view> slots{"mean_square"};
+  if (options_.centered) slots.push_back("mean_gradient");
+  if (options_.momentum > 0) slots.push_back("momentum");
+  const replicator::detail::ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
+  for (const auto& one : all) {
+    const bool decay = detail::decays(replica, one, options_.decay_vectors);
+    detail::update(replica, one, {&rate, 1}, slots, decay ? decayed : plain, where);
+  }
+}
 
 // nn::rmsprop({.learning_rate = 1e-3, .momentum = 0.9}).minimize(replica, loss);
 inline Rmsprop rmsprop(RmspropOptions options, std::source_location where = std::source_location::current()) {

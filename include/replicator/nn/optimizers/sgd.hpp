@@ -36,16 +36,8 @@ class Sgd : public UpdatesVariables<Sgd> {
 
   // Updates variables of one element type, whole or in parts, without communication (like apply_gradients). `compute`:
   // the type in which their elements are computed.
-  void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
-    const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
-    static constexpr std::string_view momentum[] = {"momentum"};
-    const std::span<const std::string_view> slots{momentum, options_.momentum > 0 ? 1u : 0u};
-    const replicator::detail::ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
-    for (const auto& one : all) {
-      const bool decay = detail::decays(replica, one, options_.decay_vectors);
-      detail::update(replica, one, {&rate, 1}, slots, decay ? decayed : plain, where);
-    }
-  }
+  template <class = void>
+  void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const;
 
  private:
   // (p, gradient, rate[, m]) -> (p[, m])
@@ -61,6 +53,18 @@ class Sgd : public UpdatesVariables<Sgd> {
 
   SgdOptions options_;
 };
+
+template <class>
+void Sgd::update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
+  const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
+  static constexpr std::string_view momentum[] = {"momentum"};
+  const std::span<const std::string_view> slots{momentum, options_.momentum > 0 ? 1u : 0u};
+  const replicator::detail::ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
+  for (const auto& one : all) {
+    const bool decay = detail::decays(replica, one, options_.decay_vectors);
+    detail::update(replica, one, {&rate, 1}, slots, decay ? decayed : plain, where);
+  }
+}
 
 // nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
 inline Sgd sgd(SgdOptions options, std::source_location where = std::source_location::current()) {

@@ -20,8 +20,9 @@ namespace replicator::nn {
 //   rp::nn::update_targets(replica, "critic", 100);
 //   auto target = [&] { const auto scope = replica.scope("target"); return critic(replica, next); }();
 // Throws BuildError unless period >= 1, if no such variable was read, and within a scope: `scope` is a whole name here.
-inline void update_targets(ReplicaContext& replica, std::string_view scope, std::int64_t period,
-                           std::source_location where = std::source_location::current()) {
+template <class = void>
+void update_targets(ReplicaContext& replica, std::string_view scope, std::int64_t period,
+                    std::source_location where = std::source_location::current()) {
   const auto variables = replica.trainable_variables<float>(scope);
   if (period < 1 || variables.empty())
     throw BuildError{"replica " + std::to_string(replica.id()) + ": update_targets at " + Location{where}.text() + ": found " +

@@ -37,7 +37,8 @@ concept UpdatesElements = requires(const Optimizer& o, ReplicaContext& replica, 
 namespace detail {
 
 // Throws BuildError if the shapes differ. Without this check such a gradient would be broadcast.
-inline void require_gradient(const Graph& graph, std::uint32_t variable, AnyTensor gradient, Location where) {
+template <class = void>
+void require_gradient(const Graph& graph, std::uint32_t variable, AnyTensor gradient, Location where) {
   const VariableDeclaration& declared = graph.variables()[variable];
   if (gradient.shape() == declared.type.shape) return;
   throw BuildError{"replica " + std::to_string(graph.replica()) + ": the gradient given at " + where.text() + " for \"" + declared.name + "\" is " +
@@ -80,7 +81,8 @@ inline void require_fraction(const char* optimizer, const char* option, double v
 
 // Declares the slot "<variable>/<name>", initially 0, on the variable's logical device. It is replica-local if the variable
 // is, or if `local`.
-inline std::uint32_t declare_slot(Graph& graph, std::uint32_t variable, std::string_view name, TensorType type, Location where, bool local = false) {
+template <class = void>
+std::uint32_t declare_slot(Graph& graph, std::uint32_t variable, std::string_view name, TensorType type, Location where, bool local = false) {
   const VariableDeclaration& owner = graph.variables()[variable];
   return graph.declare({owner.name + "/" + std::string{name}, type, local ? VariableKind::replica_local : owner.kind, false, Initializer::zeros(), where, owner.device});
 }
@@ -91,7 +93,8 @@ inline bool decays(const Graph& graph, const Trained& one, bool vectors) {
 }
 
 // The number of updates of the variable, this one included: an int64 scalar, counted in the slot of that name.
-inline AnyTensor count_update(Graph& graph, std::uint32_t variable, std::string_view name, Location where) {
+template <class = void>
+AnyTensor count_update(Graph& graph, std::uint32_t variable, std::string_view name, Location where) {
   const auto slot = declare_slot(graph, variable, name, {DType::int64, {}}, where);
   const AnyTensor count = apply(replicator::detail::ScalarOp::add, graph.read(slot, where), 1, where);
   graph.assign(slot, count.value(), where);
@@ -119,8 +122,9 @@ struct UpdateFormula {
 };
 
 // Evaluates the formula on scalars, in double, and rounds the outputs once to `result`.
-inline std::vector<AnyTensor> scalars_of(Graph& graph, const replicator::detail::ExpressionPtr& formula, std::span<const AnyTensor> inputs, DType result,
-                                         Location where) {
+template <class = void>
+std::vector<AnyTensor> scalars_of(Graph& graph, const replicator::detail::ExpressionPtr& formula, std::span<const AnyTensor> inputs, DType result,
+                                  Location where) {
   const std::vector<DType> dtypes(formula->outputs.size(), result);
   const auto node = add_compute(graph, Map{formula, Shape{}, dtypes}, inputs, where);
   std::vector<AnyTensor> outputs;
@@ -129,7 +133,8 @@ inline std::vector<AnyTensor> scalars_of(Graph& graph, const replicator::detail:
 }
 
 // The sum of the squares of all elements: a scalar of the type in which they are computed.
-inline AnyTensor sum_of_squares(AnyTensor x, Location where) {
+template <class = void>
+AnyTensor sum_of_squares(AnyTensor x, Location where) {
   replicator::detail::Expression e;
   e.compute = replicator::detail::compute_type(x.dtype());
   e.inputs = 1;
@@ -142,8 +147,9 @@ inline AnyTensor sum_of_squares(AnyTensor x, Location where) {
 // Updates in one pass: formula is (variable, gradient, scalars..., slots...) -> (value, slots...). Assigns the slots
 // and returns the value, of type `result`. Slots have the type in which the variable's elements are computed: float32
 // for a bfloat16 variable, so that small changes are not lost.
-inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
-                         const UpdateFormula& formula, DType result, Location where) {
+template <class = void>
+AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
+                  const UpdateFormula& formula, DType result, Location where) {
   const AnyTensor whole = graph.read(one.variable, where);
   std::vector<AnyTensor> operands{one.in_parts ? own_part(whole, where) : whole, one.gradient};
   const TensorType slot_type{replicator::detail::compute_type(whole.dtype()), operands[0].shape()};
@@ -163,8 +169,9 @@ inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTe
 }
 
 // The same, and assigns the value to the variable.
-inline void update(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
-                   const UpdateFormula& formula, Location where) {
+template <class = void>
+void update(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
+            const UpdateFormula& formula, Location where) {
   const TensorType type = graph.variables()[one.variable].type;
   const AnyTensor value = advance(graph, one, scalars, slots, formula, type.dtype, where);
   const AnyTensor whole = one.in_parts ? joined(value, type.shape, graph.variables()[one.variable].name + "/value", where) : value;
