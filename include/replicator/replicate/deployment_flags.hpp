@@ -158,7 +158,7 @@ inline constexpr Flag<D> flags_of[] = {
     {"", "", "Several processes: start them with mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."},
 };
 
-// Applies the flags among the arguments. All other arguments go to `remaining`, in order.
+// The deployment that the flags among the arguments describe. All other arguments go to its `remaining`, in order.
 template <class D>
 D take_flags(std::span<const char* const> arguments) {
   D deployment;
