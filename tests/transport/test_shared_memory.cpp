@@ -61,7 +61,7 @@ std::string count_together(SharedMemory& endpoint, int rounds) {
   const auto region = endpoint.allocate(64);
   std::atomic_ref own{*reinterpret_cast<std::uint64_t*>(region.data)};
   for (std::uint64_t round = 1; round <= static_cast<std::uint64_t>(rounds); ++round) {
-    own.store(round, std::memory_order_release);
+    own.store(round, std::memory_order_seq_cst);
     endpoint.notify();
     const bool all = endpoint.wait(
         [&] {
@@ -88,6 +88,36 @@ TEST_CASE("shared memory carries messages of any size between all pairs, posted 
 TEST_CASE("a word that a peer stores is seen, also by who sleeps") {
   const auto table = GENERATE(std::vector<int>{0, 1}, std::vector<int>{0, 1, 2, 3, 4}, std::vector<int>{0, 0, 1});
   check_all_empty(run_ranks(table, [](Job&, SharedMemory& endpoint) { return count_together(endpoint, 2000); }));
+}
+
+// Rank 0 takes a message of rank 1 out of its ring and answers rank 2 in one call, at about the time when rank 2 falls asleep.
+TEST_CASE("who falls asleep is woken, also by a rank that serves several peers at once") {
+  check_all_empty(run_ranks({0, 1, 2}, [](Job&, SharedMemory& endpoint) -> std::string {
+    using namespace std::chrono_literals;
+    const auto begin = transport::Clock::now();
+    const auto settle = [&](transport::Ticket ticket) { return wait_all(endpoint, {ticket}); };
+    std::byte more{1}, from_1{}, from_2{};
+    for (std::uint32_t round = 0; more != std::byte{0}; ++round) {
+      const transport::Slot slot{0, 0, round};
+      const auto message = std::span{&more, 1};
+      bool all = true;
+      if (endpoint.rank() == 0) {
+        if (transport::Clock::now() > begin + 2s) more = {};
+        all = settle(endpoint.recv({&from_2, 1}, 2, slot));
+        const auto first = endpoint.recv({&from_1, 1}, 1, slot);
+        all = all && settle(endpoint.send(message, 1, slot));
+        const auto until = transport::Clock::now() + std::chrono::microseconds{60 + round % 60};
+        while (transport::Clock::now() < until) {}
+        all = all && settle(endpoint.send(message, 2, slot)) && settle(first);
+      } else if (endpoint.rank() == 1) {
+        all = settle(endpoint.recv(message, 0, slot)) && settle(endpoint.send(message, 0, slot));
+      } else {
+        all = settle(endpoint.send(message, 0, slot)) && settle(endpoint.recv(message, 0, slot));
+      }
+      if (!all) return "stuck in round " + std::to_string(round);
+    }
+    return "";
+  }));
 }
 
 TEST_CASE("regions are zero, aligned, apart from each other, and the same for all peers, who may write them") {

@@ -37,7 +37,9 @@ class MessageMatcher {
  public:
   // incoming[p] is written by rank p; outgoing[p] is read by rank p. All rings must outlive this.
   MessageMatcher(int rank, std::vector<SharedRing*> incoming, std::vector<SharedRing*> outgoing)
-      : rank_{rank}, incoming_{std::move(incoming)}, outgoing_{std::move(outgoing)}, peers_(incoming_.size()) {}
+      : rank_{rank}, incoming_{std::move(incoming)}, outgoing_{std::move(outgoing)}, peers_(incoming_.size()) {
+    touched_.reserve(peers_.size());
+  }
 
   Ticket send(std::span<const std::byte> out, int peer, Slot slot) {
     const auto index = open({out, {}, slot.value(), 0, false});
@@ -67,14 +69,15 @@ class MessageMatcher {
     return true;
   }
 
-  // Moves what can be moved now. Calls touched(peer) for each peer whose ring has changed.
-  template <class Touched>
-  void progress(Touched&& touched) {
+  // Moves what can be moved now. Returns the peers whose rings have changed. The list is valid until the next call.
+  const std::vector<int>& progress() {
+    touched_.clear();
     for (std::size_t p = 0; p < peers_.size(); ++p) {
       const bool sent = push(p);
       const bool received = pull(p);
-      if (sent || received) touched(static_cast<int>(p));
+      if (sent || received) touched_.push_back(static_cast<int>(p));
     }
+    return touched_;
   }
 
  private:
@@ -236,6 +239,7 @@ class MessageMatcher {
   std::vector<Peer> peers_;
   std::vector<Operation> operations_;
   std::vector<std::uint32_t> free_;
+  std::vector<int> touched_;  // by the latest progress()
 };
 
 }  // namespace replicator::detail::transport::detail

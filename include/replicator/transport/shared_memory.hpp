@@ -90,14 +90,10 @@ class SharedMemory {
 
   void progress() {
     job_.check();
-    guarded([&] {
-      bool fenced = false;
-      mailbox_.progress([&](int peer) {
-        if (!std::exchange(fenced, true)) detail::full_fence();
-        detail::ring_if_asleep(pool_->control(static_cast<std::size_t>(peer)).bell);
-      });
-      return 0;
-    });
+    const auto& touched = guarded([&]() -> const std::vector<int>& { return mailbox_.progress(); });
+    if (touched.empty()) return;
+    detail::full_fence();  // behind the writes to all rings: see doorbell.hpp
+    for (const int peer : touched) detail::ring_if_asleep(pool_->control(static_cast<std::size_t>(peer)).bell);
   }
 
   bool wait(const std::function<bool()>& ready, Clock::time_point until) {
