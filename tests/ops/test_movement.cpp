@@ -3,8 +3,11 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include <replicator/cpu/movement.hpp>
 #include <replicator/ops/movement/broadcast_to.hpp>
@@ -83,6 +86,19 @@ Pad draw_pad(const Shape& shape) {
   return pad;
 }
 
+// nChw16c: the channels of a pixel lie in blocks of 16, the last of which may be padded.
+Layout blocks_of_channels(const Shape& shape) {
+  const std::int64_t rows = shape[2] * shape[3] * 16, blocks = (shape[1] + 15) / 16;
+  Layout layout;
+  layout.plain = false;
+  layout.strides = {blocks * rows, rows, shape[3] * 16, 16};
+  layout.blocks = 1;
+  layout.axis = {1};
+  layout.size = {16};
+  layout.storage = shape[0] * blocks * rows;
+  return layout;
+}
+
 }  // namespace
 
 TEST_CASE("transpose moves every element to its permuted index, in any dtype") {
@@ -154,6 +170,52 @@ TEST_CASE("concat puts parts one after the other, and slices give them back") {
       RC_ASSERT(doubles(run(slice, {whole})) == doubles(part));
     }
     RC_ASSERT(whole.shape()[axis] == first);
+  }));
+}
+
+TEST_CASE("movement of tensors of any size takes the right elements, on several threads, and transposes any layout") {
+  REQUIRE(rc::check("large", [] {
+    const DType dtypes[] = {DType::float32, DType::bfloat16, DType::float64, DType::uint8};
+    const TensorType type{dtypes[in(0, 3)], {in(1, 9), in(1, 40), in(1, 80), 16 * in(0, 4) + in(1, 3)}};
+    const std::size_t size = size_of(type.dtype);
+    Held x = held(type, Layout{});
+    for (std::size_t i = 0; i < x.memory.size_bytes(); ++i) x.data()[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+    // Whether the result is `element(index)` of x, or 0 where that is empty.
+    const auto moved = [&](const AnyOperation& op, const Held& from, const std::function<std::optional<std::vector<std::int64_t>>(std::vector<std::int64_t>)>& element) {
+      const auto types = op.infer_shape(std::vector{type});
+      Held y = run_kernel(op, {from}, types, {.threads = 3})[0];
+      bool right = y.layout.plain;
+      std::size_t at = 0;
+      for_each_index(types[0].shape, [&](const std::vector<std::int64_t>& index) {
+        const auto source = element(index);
+        constexpr std::byte zero[8]{};
+        right = right && std::memcmp(y.data() + at, source ? x.data() + static_cast<std::size_t>(offset_of({}, type.shape, *source)) * size : zero, size) == 0;
+        at += size;
+      });
+      return right;
+    };
+    const Transpose transpose{draw_permutation(4)};
+    const auto transposed = [&](const std::vector<std::int64_t>& index) {
+      std::vector<std::int64_t> source(4);
+      for (std::size_t i = 0; i < 4; ++i) source[static_cast<std::size_t>(transpose.permutation[i])] = index[i];
+      return source;
+    };
+    RC_ASSERT(moved(transpose, x, transposed));
+    for (const auto& layout : {channels_last(type.shape), blocks_of_channels(type.shape)}) RC_ASSERT(moved(transpose, relaid(x, layout), transposed));
+    const Slice slice = draw_slice(type.shape);
+    RC_ASSERT(moved(slice, x, [&](std::vector<std::int64_t> index) {
+      for (std::size_t i = 0; i < 4; ++i) index[i] = slice.begin[i] + index[i] * slice.step[i];
+      return index;
+    }));
+    Pad pad = draw_pad(type.shape);
+    pad.value = 0;
+    RC_ASSERT(moved(pad, x, [&](std::vector<std::int64_t> index) -> std::optional<std::vector<std::int64_t>> {
+      for (std::size_t i = 0; i < 4; ++i) {
+        index[i] -= pad.low[i];
+        if (index[i] < 0 || index[i] % (pad.inner[i] + 1) != 0 || (index[i] /= pad.inner[i] + 1) >= type.shape[i]) return std::nullopt;
+      }
+      return index;
+    }));
   }));
 }
 
