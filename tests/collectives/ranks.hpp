@@ -33,6 +33,8 @@ class MessagesOnly {
   rt::Ticket recv(std::span<std::byte> in, int peer, rt::Slot slot) { return inner_.recv(in, peer, slot); }
   bool done(rt::Ticket ticket) { return inner_.done(ticket); }
   void progress() { inner_.progress(); }
+  static bool flushed() { return true; }
+  static int unsent_to() { return -1; }
   bool wait(const std::function<bool()>& ready, rt::Clock::time_point until) { return inner_.wait(ready, until); }
 
  protected:

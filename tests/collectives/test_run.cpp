@@ -410,6 +410,45 @@ TEST_CASE("a rank that does not come is named with its replicas when the deadlin
   }
 }
 
+namespace {
+
+// Keeps back what was sent for a while, as UCX does where a socket is full.
+class KeepsBack : public MessagesOnly {
+ public:
+  KeepsBack(rt::InProcessGroup& group, int rank, std::atomic<int>& looks) : MessagesOnly{group, rank}, looks_{&looks} {}
+  bool flushed() { return --*looks_ < 0; }
+  int unsent_to() { return *looks_ < 0 ? -1 : 1; }
+
+ private:
+  std::atomic<int>* looks_;  // until everything has left
+};
+
+}  // namespace
+
+TEST_CASE("a step ends only after all its messages have left the process, and names who takes none") {
+  constexpr int ranks = 2;
+  const rc::ReplicaBlocks blocks{ranks, ranks};
+  const auto spec = spec_of(rc::Kind::broadcast, 4);  // rank 0 only sends
+  std::atomic<int> looks{1'000'000'000}, none{0};
+  rt::InProcessGroup group{ranks};
+  std::string message;
+  run_ranks(group, [&](int rank) {
+    const auto communicator = rc::make_communicator(KeepsBack{group, rank, rank == 0 ? looks : none}, blocks);
+    const auto collective = communicator->prepare(spec, rc::choose(spec.kind, 16, blocks).schedule);
+    collective->start();
+    if (rank == 1) return collective->wait(soon());
+    try {
+      collective->wait(rt::Clock::now() + std::chrono::milliseconds{50});
+    } catch (const replicator::CommunicationError& error) {
+      message = error.what();
+    }
+    looks = 10;
+    collective->wait(soon());
+    if (looks >= 0) throw replicator::Error{"has ended before its messages have left"};
+  });
+  CHECK_THAT(message, Catch::Contains("rank 0 waited until the deadline for rank 1 (replicas 1 to 1)"));
+}
+
 TEST_CASE("an abort ends a wait with the same error on every rank") {
   const rc::ReplicaBlocks blocks{2, 2};
   rt::InProcessGroup group{2};

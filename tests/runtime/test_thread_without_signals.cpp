@@ -2,10 +2,13 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <replicator/devices/thread_without_signals.hpp>
+#include <replicator/runtime/device_threads.hpp>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -67,6 +70,26 @@ TEST_CASE("where the system gives no thread, an error says which limit to raise"
     return found;
   });
   CHECK_THAT(results[0].text, Catch::Contains("the system gives this process no thread (Resource temporarily unavailable): raise its limits"));
+}
+
+TEST_CASE("where the system gives fewer threads than there are devices, an error says so and the others end") {
+  const auto results = replicator::test::run_processes(1, [](int) -> std::string {
+    std::ifstream pages{"/proc/self/statm"};
+    rlim_t used = 0;
+    pages >> used;
+    rlimit space{};
+    ::getrlimit(RLIMIT_AS, &space);
+    space.rlim_cur = used * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (std::size_t{64} << 20);  // stacks of some threads
+    ::setrlimit(RLIMIT_AS, &space);
+    try {
+      const replicator::detail::DeviceThreads threads{200};
+      return "no error";
+    } catch (const replicator::DeviceError& error) {
+      return error.what();
+    }
+  });
+  CHECK(results[0].exit_code == 0);
+  CHECK_THAT(results[0].text, Catch::Contains("the system gives this process no thread"));
 }
 
 }  // namespace test_thread_without_signals

@@ -119,6 +119,7 @@ class SimulatedMessenger final : public replicator::detail::transport::Messenger
       if (receive.ticket == ticket.index) return false;
     return true;
   }
+  bool flushed() override { return true; }
   bool wait(const std::function<bool()>& ready, Clock::time_point until) override {
     for (;;) {
       job_.check();

@@ -253,6 +253,18 @@ TEST_CASE("processes of one machine share a host") {
   for (const auto& result : results) CHECK(result.text == "same");
 }
 
+TEST_CASE("more processes than a queue of connections holds take each other's memory") {
+  constexpr int count = 12;
+  const auto results = run_job(count, [](Job& job) -> std::string {
+    // Other listeners of this machine keep their queues.
+    transport::detail::exchange_descriptors(job, {}, 1);
+    const int standard[] = {0, 1};
+    const auto all = transport::detail::exchange_descriptors(job, standard, 1);
+    return std::all_of(all.begin(), all.end(), [](const auto& files) { return files.size() == 2; }) ? "" : "files are missing";
+  });
+  check_all_empty(results);
+}
+
 TEST_CASE("who dies before it has taken the others' memory is named by all of them") {
   const int victim = GENERATE(0, 1);
   const auto results = run_job(3, [victim](Job& job) -> std::string {

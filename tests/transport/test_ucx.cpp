@@ -75,6 +75,37 @@ TEST_CASE("ucx carries messages of any size between all pairs, posted in any ord
   check_all_empty(run_ranks(table, [](Job&, Ucx& endpoint) { return all_traffic(endpoint); }));
 }
 
+TEST_CASE("a message that is done may wait here for room, and flushed() says when it has left") {
+  const auto results = run_job(2, [](Job& job) -> std::string {
+    auto endpoints = Ucx::create(job, {0, 1});
+    auto& endpoint = *endpoints[0];
+    if (const auto wrong = pass_around(endpoint, 1); !wrong.empty()) return wrong;  // connects
+    job.barrier();
+    std::vector<std::byte> message(1024);
+    std::uint64_t count = 0;
+    const auto slot = transport::Slot{1, 0, 1};
+    if (endpoint.rank() == 0) {
+      do {
+        ++count;
+        if (!wait_all(endpoint, {endpoint.send(message, 1, slot)})) return "stuck; ";
+      } while (endpoint.flushed() && count < 1'000'000);
+      if (endpoint.flushed()) return "rank 1 takes nothing, but all has left; ";
+      if (endpoint.unsent_to() != 1) return "who takes nothing is not named; ";
+    }
+    const auto counts = job.exchange(std::as_bytes(std::span{&count, 1}));
+    if (endpoint.rank() == 1) {
+      std::memcpy(&count, counts[0].data(), sizeof count);
+      while (count-- > 0)
+        if (!wait_all(endpoint, {endpoint.recv(message, 0, slot)})) return std::to_string(count + 1) + " messages are missing; ";
+    } else if (!endpoint.wait([&] { return endpoint.flushed(); }, soon()) || endpoint.unsent_to() != -1) {
+      return "something has not left; ";
+    }
+    job.barrier();  // makes no progress
+    return "";
+  });
+  check_all_empty(results);
+}
+
 TEST_CASE("memory for messages is given back when its rank releases it") {
   Job job;
   auto endpoints = Ucx::create(job, {0});

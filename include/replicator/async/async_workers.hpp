@@ -28,7 +28,7 @@ namespace replicator::detail {
 class AsyncWorkers {
  public:
   // `peers`: null if the job has one process. `release` tells other processes of an error. The first three arguments
-  // outlive this object.
+  // outlive this object. Throws DeviceError where the system gives no more threads.
   AsyncWorkers(const Deployment& deployment, AsyncPrograms& programs, AsyncPeers* peers, std::function<void(const std::exception_ptr&)> release,
                AsyncElements elements)
       : deployment_{deployment}, programs_{programs}, peers_{peers}, release_{std::move(release)}, elements_{std::move(elements)}, progress_{deployment, programs, [this](const std::exception_ptr& error) { release_all(error); }} {
@@ -36,12 +36,14 @@ class AsyncWorkers {
     for (int device = 0; device < devices; ++device) watches_.push_back(std::make_unique<InputWatch>(deployment_.late));
     for (const auto& group : programs_.groups())
       workers_.push_back(std::make_unique<GroupWorker>(*group, programs_, peers_, progress_, elements_, watches_));
-    if (peers_) peers_->serve(progress_);
-    for (int device = 0; device < devices; ++device)
-      threads_.emplace_back([this, device] {
-        serve(device);
-        progress_.end_serving(device);
-      });
+    try {
+      start(devices);
+    } catch (...) {
+      progress_.fail(std::current_exception());
+      for (auto& thread : threads_) thread.join();
+      if (peers_) peers_->stop_serving();
+      throw;
+    }
   }
   AsyncWorkers(const AsyncWorkers&) = delete;
   AsyncWorkers& operator=(const AsyncWorkers&) = delete;
@@ -85,6 +87,15 @@ class AsyncWorkers {
   }
 
  private:
+  // Throws DeviceError where the system gives no more threads.
+  void start(int devices) {
+    if (peers_) peers_->serve(progress_);
+    for (int device = 0; device < devices; ++device)
+      threads_.push_back(start_thread([this, device] {
+        serve(device);
+        progress_.end_serving(device);
+      }));
+  }
   void serve(int device) {
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};
     for (const auto& worker : workers_)

@@ -92,22 +92,24 @@ class ShardClient {
     under_way_.push_back({messenger_->send(std::as_bytes(std::span{&call_, 1}), server, slots::call), process});
     for (const auto piece : pieces) under_way_.push_back({messenger_->send(piece, server, slots::payload), process});
   }
-  // Waits until all messages have arrived.
+  // Waits until all messages have arrived, or have left.
   void settle() {
     const auto none = [this] {
-      while (!under_way_.empty() && messenger_->done(under_way_.back().ticket)) under_way_.pop_back();
-      return under_way_.empty();
+      for (; !under_way_.empty(); under_way_.pop_back()) {
+        awaited_ = under_way_.back().process;
+        if (!messenger_->done(under_way_.back().ticket)) return false;
+      }
+      return messenger_->flushed();
     };
     DeadlineWait wait{limits_behind_shard({deployment_.deadline, deployment_.late})};
     if (wait.wait([&](DeadlineWait::Time until) { return messenger_->wait(none, until); },
                   [this] { std::fprintf(stderr, "replicator: %s\n", waits("waits").c_str()); }))
       return;
-    throw CommunicationError{waits("waited until the deadline") + ". It is stopped or slow: look there, or allow more time with --deadline",
-                             under_way_.back().process};
+    throw CommunicationError{waits("waited until the deadline") + ". It is stopped or slow: look there, or allow more time with --deadline", awaited_};
   }
   std::string waits(const std::string& how) const {
     const auto who = call_.group >= 0 ? placement_.text(call_.group) : job_.describe(job_.rank());
-    const auto whom = job_.describe(under_way_.back().process);
+    const auto whom = job_.describe(awaited_);
     if (call_.kind == ShardCall::Kind::report) return who + " " + how + " for " + whom + ", which is to hear of its step";
     if (call_.kind == ShardCall::Kind::vote) return who + " has caught a signal, and " + how + " for " + whom + " to say after which step it can stop";
     if (call_.kind > ShardCall::Kind::report) return who + " " + how + " for " + whom + " to listen";
@@ -124,6 +126,7 @@ class ShardClient {
   std::byte done_{};
   std::vector<std::byte> results_;
   std::vector<UnderWay> under_way_;
+  int awaited_ = -1;  // the process of the latest of these that was looked at
   std::unique_ptr<transport::Messenger> messenger_;
 };
 

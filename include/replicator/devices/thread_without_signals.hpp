@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts threads that take no signals, so that only the program's own threads do.
+// Starts threads. Those of the library take no signals, so that only the program's own threads do.
 #pragma once
 
 #include <pthread.h>
@@ -29,14 +29,20 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// Starts a thread that runs `work` and no signal handler. Throws DeviceError where the system gives no more threads.
+// Starts a thread that runs `work`. Throws DeviceError where the system gives no more threads.
 template <class Work>
-std::thread thread_without_signals(Work work) try {
-  const detail::SignalsBlocked blocked;
+std::thread start_thread(Work work) try {
   return std::thread{std::move(work)};
 } catch (const std::system_error& error) {
   throw DeviceError{std::string{"the system gives this process no thread ("} + error.code().message() +
                     "): raise its limits, for instance by `ulimit -u unlimited` or `ulimit -v unlimited`"};
+}
+
+// The same, for a thread that runs no signal handler.
+template <class Work>
+std::thread thread_without_signals(Work work) {
+  const detail::SignalsBlocked blocked;
+  return start_thread(std::move(work));
 }
 
 }  // namespace replicator::detail

@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <replicator/devices/thread_without_signals.hpp>
 #include <thread>
 #include <vector>
 
@@ -14,19 +15,18 @@ namespace replicator::detail {
 
 class DeviceThreads {
  public:
+  // Throws DeviceError where the system gives no more threads.
   explicit DeviceThreads(int devices) {
-    for (int device = 1; device < devices; ++device) threads_.emplace_back([this, device] { serve(device); });
+    try {
+      for (int device = 1; device < devices; ++device) threads_.push_back(start_thread([this, device] { serve(device); }));
+    } catch (...) {
+      end();
+      throw;
+    }
   }
   DeviceThreads(const DeviceThreads&) = delete;
   DeviceThreads& operator=(const DeviceThreads&) = delete;
-  ~DeviceThreads() {
-    {
-      const std::lock_guard lock{mutex_};
-      stop_ = true;
-    }
-    wake_.notify_all();
-    for (auto& thread : threads_) thread.join();
-  }
+  ~DeviceThreads() { end(); }
 
   int devices() const { return static_cast<int>(threads_.size()) + 1; }
 
@@ -50,6 +50,14 @@ class DeviceThreads {
   }
 
  private:
+  void end() {
+    {
+      const std::lock_guard lock{mutex_};
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (auto& thread : threads_) thread.join();
+  }
   void attempt(int device) {
     try {
       (*work_)(device);

@@ -218,6 +218,8 @@ class InProcess {
   }
 
   void progress() { group_->throw_if_aborted(); }
+  static bool flushed() { return true; }
+  static int unsent_to() { return -1; }
 
   bool wait(const std::function<bool()>& ready, Clock::time_point until) {
     const auto look = [&] {

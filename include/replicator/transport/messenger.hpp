@@ -21,6 +21,7 @@ class Messenger {
   virtual Ticket send(std::span<const std::byte> out, int peer, Slot slot) = 0;
   virtual Ticket recv(std::span<std::byte> in, int peer, Slot slot) = 0;
   virtual bool done(Ticket ticket) = 0;
+  virtual bool flushed() = 0;
   virtual bool wait(const std::function<bool()>& ready, Clock::time_point until) = 0;
 };
 
@@ -32,6 +33,7 @@ class MessengerOf final : public Messenger {
   Ticket send(std::span<const std::byte> out, int peer, Slot slot) override { return endpoint_->send(out, peer, slot); }
   Ticket recv(std::span<std::byte> in, int peer, Slot slot) override { return endpoint_->recv(in, peer, slot); }
   bool done(Ticket ticket) override { return endpoint_->done(ticket); }
+  bool flushed() override { return endpoint_->flushed(); }
   bool wait(const std::function<bool()>& ready, Clock::time_point until) override { return endpoint_->wait(ready, until); }
 
  private:

@@ -2,6 +2,7 @@
 // Passes open files between the processes of one host (SCM_RIGHTS), over sockets with abstract names.
 #pragma once
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -100,8 +101,26 @@ inline bool receive_parcel(Job& job, int socket, Parcel& parcel, std::vector<Fil
   return n == sizeof parcel && parcel.token == job.token();
 }
 
-// Collective. All-gather of open files: result[p] holds the files of process p, in its order.
-inline std::vector<std::vector<FileDescriptor>> exchange_descriptors(Job& job, std::span<const int> mine) {
+// Sends the files to a process that listens. Returns false, and sends nothing, while its queue of connections is full.
+inline bool pass_files(Job& job, int process, std::span<const int> files) {
+  sockaddr_un address;
+  const FileDescriptor socket{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  const auto length = abstract_address(job.token(), process, address);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    if (errno == EAGAIN) return false;
+    fail_to_pass_to(job, process, "connect");
+  }
+  // Once connected, it waits for room: the process takes everything.
+  if (::fcntl(socket.get(), F_SETFL, 0) != 0) fail_to_pass_to(job, process, "fcntl");
+  for (std::size_t i = 0; i == 0 || i < files.size(); i += most_files_per_parcel)
+    if (!send_parcel(socket.get(), {job.token(), job.rank(), 0}, files.subspan(i, std::min(most_files_per_parcel, files.size() - i))))
+      fail_to_pass_to(job, process, "sendmsg");
+  return true;
+}
+
+// Collective. All-gather of open files: result[p] holds the files of process p, in its order. `queue`: how many connections may wait
+// here; the system may allow fewer.
+inline std::vector<std::vector<FileDescriptor>> exchange_descriptors(Job& job, std::span<const int> mine, int queue = SOMAXCONN) {
   std::vector<std::vector<FileDescriptor>> result(static_cast<std::size_t>(job.size()));
   for (const int file : mine) result[static_cast<std::size_t>(job.rank())].emplace_back(::dup(file));
   if (job.size() == 1) return result;
@@ -109,21 +128,16 @@ inline std::vector<std::vector<FileDescriptor>> exchange_descriptors(Job& job, s
   const FileDescriptor listener{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   const auto length = abstract_address(job.token(), job.rank(), address);
   if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) fail_to_pass("bind");
-  if (::listen(listener.get(), job.size()) != 0) fail_to_pass("listen");
+  if (::listen(listener.get(), queue) != 0) fail_to_pass("listen");
   job.barrier("shared memory: sockets");
-  for (int p = 0; p < job.size(); ++p) {
-    if (p == job.rank()) continue;
-    const FileDescriptor socket{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
-    const auto there = abstract_address(job.token(), p, address);
-    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), there) != 0) fail_to_pass_to(job, p, "connect");
-    for (std::size_t i = 0; i == 0 || i < mine.size(); i += most_files_per_parcel)
-      if (!send_parcel(socket.get(), {job.token(), job.rank(), 0},
-                       mine.subspan(i, std::min(most_files_per_parcel, mine.size() - i))))
-        fail_to_pass_to(job, p, "sendmsg");
-  }
-  for (int received = 1; received < job.size();) {
+  // A queue of connections may be full, so this process takes what has come while it cannot connect.
+  for (int to = 0, received = 1; to < job.size() || received < job.size();) {
+    if (to < job.size() && (to == job.rank() || pass_files(job, to, mine))) {
+      ++to;
+      continue;
+    }
     pollfd event{listener.get(), POLLIN, 0};
-    ::poll(&event, 1, 50);
+    ::poll(&event, 1, to < job.size() ? 1 : 50);
     job.check();
     const FileDescriptor socket{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)};
     if (!socket || !same_user(socket.get())) continue;

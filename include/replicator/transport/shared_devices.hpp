@@ -211,6 +211,8 @@ class SharedDevices : public DevicePartCalls<SharedDevices> {
   Ticket recv(std::span<std::byte> in, int peer, Slot slot) { return host_->recv(in, peer, slot); }
   bool done(Ticket ticket) { return host_->done(ticket); }
   void progress() { host_->progress(); }
+  static bool flushed() { return true; }
+  static int unsent_to() { return -1; }
   bool wait(const std::function<bool()>& ready, Clock::time_point until) { return host_->wait(ready, until); }
 
   // --- on devices --------------------------------------------------------------------------------------------------------

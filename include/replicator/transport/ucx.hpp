@@ -58,6 +58,8 @@ class Ucx {
   Ticket recv(std::span<std::byte> in, int peer, Slot slot);
   bool done(Ticket ticket);
   void progress();
+  bool flushed();
+  int unsent_to();
   bool wait(const std::function<bool()>& ready, Clock::time_point until);
 
  private:
@@ -102,6 +104,7 @@ class Ucx {
   std::uint32_t next_region_ = 0;
   std::vector<Operation> operations_;
   std::vector<std::uint32_t> free_;
+  void* flush_ = nullptr;  // UCX's request, under way
   FileDescriptor wakeup_;
   Job::Hook hook_;
   std::string assertion_;  // of UCX that failed. Then nothing calls UCX any more

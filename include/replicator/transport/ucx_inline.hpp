@@ -111,7 +111,7 @@ inline Ucx::~Ucx() {
 }
 
 inline void Ucx::close() {
-  std::vector<void*> requests;
+  std::vector<void*> requests{std::exchange(flush_, nullptr)};
   for (const auto& operation : operations_) {
     if (operation.request == nullptr || UCS_PTR_IS_ERR(operation.request)) continue;
     ucp_request_cancel(worker_->get(), operation.request);
@@ -263,6 +263,44 @@ inline void Ucx::check_size(const Operation& operation) {
   const auto sent = status == UCS_OK ? std::to_string(info.length) : "more than " + std::to_string(operation.bytes);
   job_.abort(detail::size_mismatch(operation.peer, sent, rank_, operation.bytes, operation.slot), job_.rank());
   job_.check();
+}
+
+// UCX copies a small message whose socket is full, and calls the send done. Such messages leave only while this rank makes progress.
+// A flush that began earlier may not cover the latest ones, so another one follows it.
+inline bool Ucx::flushed() try {
+  if (!assertion_.empty()) return true;
+  const detail::UcxGuard guard;
+  for (;;) {
+    if (flush_ == nullptr) {
+      ucp_request_param_t plain{};
+      flush_ = ucp_worker_flush_nbx(worker_->get(), &plain);
+      if (UCS_PTR_IS_ERR(flush_)) flush_ = nullptr;  // a connection is broken: who waits for it reports that
+      if (flush_ == nullptr) return true;
+    }
+    if (ucp_request_check_status(flush_) == UCS_INPROGRESS) return false;
+    ucp_request_free(std::exchange(flush_, nullptr));
+  }
+} catch (const detail::UcxAssertion& assertion) {
+  fail(assertion);
+  return true;
+}
+
+inline int Ucx::unsent_to() try {
+  if (!assertion_.empty()) return -1;
+  const detail::UcxGuard guard;
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    if (peers_[r].endpoint == nullptr) continue;
+    ucp_request_param_t plain{};
+    void* const request = ucp_ep_flush_nbx(peers_[r].endpoint, &plain);
+    if (request == nullptr || UCS_PTR_IS_ERR(request)) continue;
+    const bool waits = ucp_request_check_status(request) == UCS_INPROGRESS;
+    ucp_request_free(request);
+    if (waits) return static_cast<int>(r);
+  }
+  return -1;
+} catch (const detail::UcxAssertion& assertion) {
+  fail(assertion);
+  return -1;
 }
 
 inline void Ucx::progress() try {

@@ -3,7 +3,8 @@
 //
 // Between steps a rank waits for its readers:
 // - It writes its output and scratch again only after all ranks that read them have finished the last step.
-// - It has finished a step only after all readers of its inputs have, so that the caller may write the next inputs.
+// - It has finished a step only after all readers of its inputs have, so that the caller may write the next inputs, and after all
+//   its messages have left the process.
 #pragma once
 
 #include <cstddef>
@@ -74,7 +75,8 @@ class LaneRunner : public Prepared<T> {
         told_ = false;
       }
     }
-    if (!done_ || !passes(program_.input_readers, base_)) return false;
+    // The caller may make no more progress behind this step.
+    if (!done_ || !passes(program_.input_readers, base_) || !this->transport_.flushed()) return false;
     runner().mark();  // work behind the step comes behind those readers
     this->running_ = false;
     return true;
@@ -137,7 +139,8 @@ class LaneRunner : public Prepared<T> {
       if (const int rank = blocker(waits_of(line), base_); rank >= 0 && rank != me_) return rank;
     }
     if (!cleared_) return blocker(program_.readers, base_ - program_.stride());
-    return blocker(program_.input_readers, base_);
+    if (const int rank = blocker(program_.input_readers, base_); rank >= 0) return rank;
+    return this->transport_.unsent_to();
   }
 
   std::uint64_t step_ = 0;

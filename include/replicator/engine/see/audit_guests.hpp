@@ -109,17 +109,21 @@ class AuditGuests {
     };
     std::vector<UnderWay> under_way{{messenger_->send(out_, to_, slot), to_, "take"}};
     under_way.push_back({messenger_->recv(in_, from_, slot), from_, "give"});
+    UnderWay awaited = under_way.back();
     const auto none = [&] {  // no ticket is asked again once it is done
-      while (!under_way.empty() && messenger_->done(under_way.back().ticket)) under_way.pop_back();
-      return under_way.empty();
+      for (; !under_way.empty(); under_way.pop_back()) {
+        awaited = under_way.back();
+        if (!messenger_->done(awaited.ticket)) return false;
+      }
+      return messenger_->flushed();
     };
     const auto waits = [&](const std::string& how) {
-      return job_.describe(job_.rank()) + " " + how + " for " + job_.describe(under_way.back().process) + ", which is to " + under_way.back().what +
+      return job_.describe(job_.rank()) + " " + how + " for " + job_.describe(awaited.process) + ", which is to " + awaited.what +
              " the input of replicas whose step is computed again for --audit";
     };
     DeadlineWait wait{{deployment_.deadline, deployment_.late}};
     if (wait.wait([&](DeadlineWait::Time until) { return messenger_->wait(none, until); }, [&] { std::fprintf(stderr, "replicator: %s\n", waits("waits").c_str()); })) return;
-    throw CommunicationError{waits("waited until the deadline") + ". It is stopped or slow: look there, or allow more time with --deadline", under_way.back().process};
+    throw CommunicationError{waits("waited until the deadline") + ". It is stopped or slow: look there, or allow more time with --deadline", awaited.process};
   }
 
   const Deployment& deployment_;

@@ -69,6 +69,7 @@ class HangReport {
   HangReport(const HangReport&) = delete;
   HangReport& operator=(const HangReport&) = delete;
   ~HangReport() {
+    hook_ = {};  // waits for a hook that runs, so that nobody starts the writer any more
     if (writer_.joinable()) writer_.join();
   }
 

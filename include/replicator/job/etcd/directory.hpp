@@ -65,7 +65,7 @@ class Directory {
   // Says from now on that this process is the first one. Returns at once: a thread enters it, and keeps it alive.
   void publish(Entry entry) {
     const std::scoped_lock lock{mutex_};
-    if (wanted_ == entry) return;
+    if (wanted_ == entry && thread_.joinable()) return;
     wanted_ = std::move(entry);
     overtaken_ = false;
     changed_.notify_all();
