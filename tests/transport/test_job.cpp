@@ -391,6 +391,7 @@ TEST_CASE("when all are stopped and wake, nobody is blamed") {
       3,
       [&](Job& job) {
         job.barrier();
+        std::this_thread::sleep_for(std::chrono::milliseconds{200});  // as above: until process 0 has told the others
         stop_for(std::chrono::milliseconds{1000 + 50 * job.rank()});
         job.barrier();
         return std::string{"fine"};
