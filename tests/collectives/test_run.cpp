@@ -418,6 +418,12 @@ class KeepsBack : public MessagesOnly {
   KeepsBack(rt::InProcessGroup& group, int rank, std::atomic<int>& looks) : MessagesOnly{group, rank}, looks_{&looks} {}
   bool flushed() { return --*looks_ < 0; }
   int unsent_to() { return *looks_ < 0 ? -1 : 1; }
+  // Nobody wakes this rank when it may look again.
+  bool wait(const std::function<bool()>& ready, rt::Clock::time_point until) {
+    while (rt::Clock::now() < until)
+      if (MessagesOnly::wait(ready, rt::Clock::now() + std::chrono::milliseconds{1})) return true;
+    return ready();
+  }
 
  private:
   std::atomic<int>* looks_;  // until everything has left
@@ -425,7 +431,7 @@ class KeepsBack : public MessagesOnly {
 
 }  // namespace
 
-TEST_CASE("a step ends only after all its messages have left the process, and names who takes none") {
+TEST_CASE("a step ends only after all its messages have left the process, and the error names the rank that takes none") {
   constexpr int ranks = 2;
   const rc::ReplicaBlocks blocks{ranks, ranks};
   const auto spec = spec_of(rc::Kind::broadcast, 4);  // rank 0 only sends

@@ -120,6 +120,7 @@ class SimulatedMessenger final : public replicator::detail::transport::Messenger
     return true;
   }
   bool flushed() override { return true; }
+  int unsent_to() override { return -1; }
   bool wait(const std::function<bool()>& ready, Clock::time_point until) override {
     for (;;) {
       job_.check();

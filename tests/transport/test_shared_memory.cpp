@@ -90,7 +90,7 @@ TEST_CASE("a word that a peer stores is seen, also by who sleeps") {
   check_all_empty(run_ranks(table, [](Job&, SharedMemory& endpoint) { return count_together(endpoint, 2000); }));
 }
 
-// Rank 0 takes a message of rank 1 out of its ring and answers rank 2 in one call, at about the time when rank 2 falls asleep.
+// A lost wake-up shows here in about half of the runs on a quiet machine, and seldom on a busy one. Rank 0 takes a message of rank 1 out of its ring and answers rank 2 in one call, at about the time when rank 2 falls asleep.
 TEST_CASE("who falls asleep is woken, also by a rank that serves several peers at once") {
   check_all_empty(run_ranks({0, 1, 2}, [](Job&, SharedMemory& endpoint) -> std::string {
     using namespace std::chrono_literals;
@@ -256,7 +256,7 @@ TEST_CASE("processes of one machine share a host") {
 TEST_CASE("more processes than a queue of connections holds take each other's memory") {
   constexpr int count = 12;
   const auto results = run_job(count, [](Job& job) -> std::string {
-    // Other listeners of this machine keep their queues.
+    // A queue of 1, instead of a limit for the whole machine.
     transport::detail::exchange_descriptors(job, {}, 1);
     const int standard[] = {0, 1};
     const auto all = transport::detail::exchange_descriptors(job, standard, 1);

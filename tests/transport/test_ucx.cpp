@@ -75,31 +75,37 @@ TEST_CASE("ucx carries messages of any size between all pairs, posted in any ord
   check_all_empty(run_ranks(table, [](Job&, Ucx& endpoint) { return all_traffic(endpoint); }));
 }
 
-TEST_CASE("a message that is done may wait here for room, and flushed() says when it has left") {
-  const auto results = run_job(2, [](Job& job) -> std::string {
-    auto endpoints = Ucx::create(job, {0, 1});
+TEST_CASE("a message that is done may wait here for room, and flushed() says when it has left, whatever a third rank does") {
+  const int full = GENERATE(1, 2), other = 3 - full;
+  const auto results = run_job(3, [=](Job& job) -> std::string {
+    auto endpoints = Ucx::create(job, {0, 1, 2});
     auto& endpoint = *endpoints[0];
-    if (const auto wrong = pass_around(endpoint, 1); !wrong.empty()) return wrong;  // connects
+    if (const auto wrong = all_pairs(endpoint, 8, true, false); !wrong.empty()) return wrong;  // connects
     job.barrier();
     std::vector<std::byte> message(1024);
     std::uint64_t count = 0;
-    const auto slot = transport::Slot{1, 0, 1};
+    const transport::Slot to_full{1, 0, 1}, to_other{1, 0, 2};
+    const auto send = [&](int peer, transport::Slot slot) { return wait_all(endpoint, {endpoint.send(message, peer, slot)}); };
+    const auto receive = [&](transport::Slot slot) { return wait_all(endpoint, {endpoint.recv(message, 0, slot)}); };
     if (endpoint.rank() == 0) {
+      if (!send(other, to_other)) return "stuck; ";
+      if (!endpoint.wait([&] { return endpoint.flushed(); }, soon())) return "one message has not left; ";
       do {
         ++count;
-        if (!wait_all(endpoint, {endpoint.send(message, 1, slot)})) return "stuck; ";
+        if (!send(full, to_full)) return "stuck; ";
       } while (endpoint.flushed() && count < 1'000'000);
-      if (endpoint.flushed()) return "rank 1 takes nothing, but all has left; ";
-      if (endpoint.unsent_to() != 1) return "who takes nothing is not named; ";
+      for (int i = 0; i < 3; ++i) endpoint.progress();
+      if (endpoint.flushed()) return "a rank takes nothing, but all has left; ";
+      if (endpoint.unsent_to() != full) return "who takes nothing is not named; ";
     }
+    if (endpoint.rank() == other && !receive(to_other)) return "its message is missing; ";
     const auto counts = job.exchange(std::as_bytes(std::span{&count, 1}));
-    if (endpoint.rank() == 1) {
+    if (endpoint.rank() == full) {
       std::memcpy(&count, counts[0].data(), sizeof count);
       while (count-- > 0)
-        if (!wait_all(endpoint, {endpoint.recv(message, 0, slot)})) return std::to_string(count + 1) + " messages are missing; ";
-    } else if (!endpoint.wait([&] { return endpoint.flushed(); }, soon()) || endpoint.unsent_to() != -1) {
-      return "something has not left; ";
+        if (!receive(to_full)) return std::to_string(count + 1) + " messages are missing; ";
     }
+    if (endpoint.rank() == 0 && (!endpoint.wait([&] { return endpoint.flushed(); }, soon()) || endpoint.unsent_to() != -1)) return "something has not left; ";
     job.barrier();  // makes no progress
     return "";
   });

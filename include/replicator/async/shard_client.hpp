@@ -92,14 +92,17 @@ class ShardClient {
     under_way_.push_back({messenger_->send(std::as_bytes(std::span{&call_, 1}), server, slots::call), process});
     for (const auto piece : pieces) under_way_.push_back({messenger_->send(piece, server, slots::payload), process});
   }
-  // Waits until all messages have arrived, or have left.
+  // Waits until all answers have come, and all messages have left this process.
   void settle() {
     const auto none = [this] {
       for (; !under_way_.empty(); under_way_.pop_back()) {
         awaited_ = under_way_.back().process;
         if (!messenger_->done(under_way_.back().ticket)) return false;
       }
-      return messenger_->flushed();
+      if (messenger_->flushed()) return true;
+      const int rank = messenger_->unsent_to();
+      awaited_ = rank < 0 ? -1 : ranks_.process_of(rank);
+      return false;
     };
     DeadlineWait wait{limits_behind_shard({deployment_.deadline, deployment_.late})};
     if (wait.wait([&](DeadlineWait::Time until) { return messenger_->wait(none, until); },
@@ -109,7 +112,7 @@ class ShardClient {
   }
   std::string waits(const std::string& how) const {
     const auto who = call_.group >= 0 ? placement_.text(call_.group) : job_.describe(job_.rank());
-    const auto whom = job_.describe(awaited_);
+    const auto whom = awaited_ < 0 ? std::string{"a process that takes no messages"} : job_.describe(awaited_);
     if (call_.kind == ShardCall::Kind::report) return who + " " + how + " for " + whom + ", which is to hear of its step";
     if (call_.kind == ShardCall::Kind::vote) return who + " has caught a signal, and " + how + " for " + whom + " to say after which step it can stop";
     if (call_.kind > ShardCall::Kind::report) return who + " " + how + " for " + whom + " to listen";
@@ -126,7 +129,7 @@ class ShardClient {
   std::byte done_{};
   std::vector<std::byte> results_;
   std::vector<UnderWay> under_way_;
-  int awaited_ = -1;  // the process of the latest of these that was looked at
+  int awaited_ = -1;  // the process for which settle() waits; -1 where that is not known
   std::unique_ptr<transport::Messenger> messenger_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts threads. Those of the library take no signals, so that only the program's own threads do.
+// Starts threads. Those that run no code of the program take no signals.
 #pragma once
 
 #include <pthread.h>

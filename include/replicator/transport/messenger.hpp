@@ -22,6 +22,7 @@ class Messenger {
   virtual Ticket recv(std::span<std::byte> in, int peer, Slot slot) = 0;
   virtual bool done(Ticket ticket) = 0;
   virtual bool flushed() = 0;
+  virtual int unsent_to() = 0;
   virtual bool wait(const std::function<bool()>& ready, Clock::time_point until) = 0;
 };
 
@@ -34,6 +35,7 @@ class MessengerOf final : public Messenger {
   Ticket recv(std::span<std::byte> in, int peer, Slot slot) override { return endpoint_->recv(in, peer, slot); }
   bool done(Ticket ticket) override { return endpoint_->done(ticket); }
   bool flushed() override { return endpoint_->flushed(); }
+  int unsent_to() override { return endpoint_->unsent_to(); }
   bool wait(const std::function<bool()>& ready, Clock::time_point until) override { return endpoint_->wait(ready, until); }
 
  private:

@@ -74,10 +74,10 @@ concept Transport = requires(T& t, std::size_t bytes, Region region, int peer, S
   { t.done(ticket) } -> std::same_as<bool>;
   // Moves what can be moved now, without blocking.
   t.progress();
-  // Whether all that was sent has left this process. A send may be done sooner, when the transport has a copy. Until this is true, the
-  // rank must continue to make progress, or the message may stay here.
+  // Whether this rank may stop making progress: no message of it is still in this process. A send may be done sooner, when the transport
+  // has a copy. Also true while other tickets are open, because whoever waits for those makes progress.
   { t.flushed() } -> std::same_as<bool>;
-  // A rank for which something is still here, or -1.
+  // The rank for which something is still here; -1 where that is not known, or nothing is.
   { t.unsent_to() } -> std::same_as<int>;
   // Makes progress until `ready()` or the time: first spinning, then asleep. Returns the last `ready()`.
   { t.wait(ready, until) } -> std::same_as<bool>;

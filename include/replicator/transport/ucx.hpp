@@ -69,6 +69,7 @@ class Ucx {
     detail::Bytes address;
     ucs_status_t failure = UCS_OK;
     bool reported = false;
+    bool sent_to = false;  // since the last flushed() that was true
   };
   struct Operation {
     void* request = nullptr;  // null: finished; otherwise UCX's request, or its error
@@ -104,6 +105,7 @@ class Ucx {
   std::uint32_t next_region_ = 0;
   std::vector<Operation> operations_;
   std::vector<std::uint32_t> free_;
+  int open_ = 0;           // number of tickets
   void* flush_ = nullptr;  // UCX's request, under way
   FileDescriptor wakeup_;
   Job::Hook hook_;

@@ -186,6 +186,7 @@ inline std::uint64_t Ucx::tag(int source, Slot slot) {
 }
 
 inline Ticket Ucx::send(std::span<const std::byte> out, int peer, Slot slot) {
+  peers_.at(static_cast<std::size_t>(peer)).sent_to = true;
   return post({nullptr, peer, false, slot.value(), out.size()}, [&] {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
@@ -227,6 +228,7 @@ inline Ticket Ucx::open(void* request, const Operation& operation) {
   const auto index = free_.back();
   free_.pop_back();
   operations_[index] = operation;
+  ++open_;
   operations_[index].request = request;  // on a broken connection the ticket stays open until the job's verdict
   return {index};
 }
@@ -252,6 +254,7 @@ inline bool Ucx::done(Ticket ticket) {
   if (operation.receive) check_size(operation);
   if (operation.request != nullptr) ucp_request_free(std::exchange(operation.request, nullptr));
   free_.push_back(ticket.index);
+  --open_;
   return true;
 }
 
@@ -266,16 +269,20 @@ inline void Ucx::check_size(const Operation& operation) {
 }
 
 // UCX copies a small message whose socket is full, and calls the send done. Such messages leave only while this rank makes progress.
-// A flush that began earlier may not cover the latest ones, so another one follows it.
+// A flush that began earlier may not cover the latest ones, so another one follows it. UcxWorker's configuration makes a flush look
+// at this process alone.
 inline bool Ucx::flushed() try {
-  if (!assertion_.empty()) return true;
+  if (!assertion_.empty() || open_ > 0) return true;
   const detail::UcxGuard guard;
   for (;;) {
     if (flush_ == nullptr) {
       ucp_request_param_t plain{};
       flush_ = ucp_worker_flush_nbx(worker_->get(), &plain);
-      if (UCS_PTR_IS_ERR(flush_)) flush_ = nullptr;  // a connection is broken: who waits for it reports that
-      if (flush_ == nullptr) return true;
+      if (UCS_PTR_IS_ERR(flush_)) flush_ = nullptr;  // it cannot flush
+      if (flush_ == nullptr) {
+        for (auto& peer : peers_) peer.sent_to = false;
+        return true;
+      }
     }
     if (ucp_request_check_status(flush_) == UCS_INPROGRESS) return false;
     ucp_request_free(std::exchange(flush_, nullptr));
@@ -285,22 +292,11 @@ inline bool Ucx::flushed() try {
   return true;
 }
 
-inline int Ucx::unsent_to() try {
-  if (!assertion_.empty()) return -1;
-  const detail::UcxGuard guard;
-  for (std::size_t r = 0; r < peers_.size(); ++r) {
-    if (peers_[r].endpoint == nullptr) continue;
-    ucp_request_param_t plain{};
-    void* const request = ucp_ep_flush_nbx(peers_[r].endpoint, &plain);
-    if (request == nullptr || UCS_PTR_IS_ERR(request)) continue;
-    const bool waits = ucp_request_check_status(request) == UCS_INPROGRESS;
-    ucp_request_free(request);
-    if (waits) return static_cast<int>(r);
-  }
-  return -1;
-} catch (const detail::UcxAssertion& assertion) {
-  fail(assertion);
-  return -1;
+// Asking UCX would make it send something to each peer, and wait for their answers.
+inline int Ucx::unsent_to() {
+  const auto sent_to = [](const Peer& peer) { return peer.sent_to; };
+  if (std::count_if(peers_.begin(), peers_.end(), sent_to) != 1) return -1;
+  return static_cast<int>(std::find_if(peers_.begin(), peers_.end(), sent_to) - peers_.begin());
 }
 
 inline void Ucx::progress() try {
