@@ -110,7 +110,7 @@ inline bool pass_files(Job& job, int process, std::span<const int> files) {
     if (errno == EAGAIN) return false;
     fail_to_pass_to(job, process, "connect");
   }
-  // The messages are short, and the process takes them when it has connected itself.
+  // From here on the socket blocks. The messages are short, and the process takes them before or after it passes its own.
   if (::fcntl(socket.get(), F_SETFL, 0) != 0) fail_to_pass_to(job, process, "fcntl");
   for (std::size_t i = 0; i == 0 || i < files.size(); i += most_files_per_parcel)
     if (!send_parcel(socket.get(), {job.token(), job.rank(), 0}, files.subspan(i, std::min(most_files_per_parcel, files.size() - i))))
