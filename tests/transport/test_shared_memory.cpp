@@ -90,7 +90,8 @@ TEST_CASE("a word that a peer stores is seen, also by who sleeps") {
   check_all_empty(run_ranks(table, [](Job&, SharedMemory& endpoint) { return count_together(endpoint, 2000); }));
 }
 
-// A lost wake-up shows here in about half of the runs on a quiet machine, and seldom on a busy one. Rank 0 takes a message of rank 1 out of its ring and answers rank 2 in one call, at about the time when rank 2 falls asleep.
+// Rank 0 takes a message of rank 1 out of its ring and answers rank 2 in one call, at about the time when rank 2 falls asleep. A lost
+// wake-up shows here in about half of the runs on a quiet machine, and seldom on a busy one.
 TEST_CASE("who falls asleep is woken, also by a rank that serves several peers at once") {
   check_all_empty(run_ranks({0, 1, 2}, [](Job&, SharedMemory& endpoint) -> std::string {
     using namespace std::chrono_literals;

@@ -20,6 +20,7 @@
 #include <replicator/async/group_worker.hpp>
 #include <replicator/async/shared_progress.hpp>
 #include <replicator/cpu/environment.hpp>
+#include <replicator/devices/thread_without_signals.hpp>
 #include <replicator/engine/failure.hpp>
 #include <replicator/engine/input_watch.hpp>
 
@@ -87,7 +88,6 @@ class AsyncWorkers {
   }
 
  private:
-  // Throws DeviceError where the system gives no more threads.
   void start(int devices) {
     if (peers_) peers_->serve(progress_);
     for (int device = 0; device < devices; ++device)

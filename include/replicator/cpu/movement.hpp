@@ -32,7 +32,7 @@ class BoxCopy {
 
  private:
   static std::vector<CopyLoop> loops_of(const StridedCopy& copy) {
-    std::vector<CopyLoop> loops;
+    std::vector<CopyLoop> loops;  // boxes have the axes of the result, in its order
     for (std::size_t axis = 0; axis < copy.box.rank(); ++axis) loops.push_back({copy.box[axis], copy.source[axis], copy.destination[axis], axis});
     return loops;
   }

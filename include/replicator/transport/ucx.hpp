@@ -69,7 +69,6 @@ class Ucx {
     detail::Bytes address;
     ucs_status_t failure = UCS_OK;
     bool reported = false;
-    bool sent_to = false;  // since the last flushed() that was true
   };
   struct Operation {
     void* request = nullptr;  // null: finished; otherwise UCX's request, or its error
@@ -105,8 +104,9 @@ class Ucx {
   std::uint32_t next_region_ = 0;
   std::vector<Operation> operations_;
   std::vector<std::uint32_t> free_;
-  int open_ = 0;           // number of tickets
-  void* flush_ = nullptr;  // UCX's request, under way
+  void* flush_ = nullptr;  // UCX's request for a flush under way
+  static constexpr int nobody = -1, several = -2;
+  int sent_to_ = nobody;  // the rank that was sent messages since flushed() was true
   FileDescriptor wakeup_;
   Job::Hook hook_;
   std::string assertion_;  // of UCX that failed. Then nothing calls UCX any more

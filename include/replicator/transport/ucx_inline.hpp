@@ -186,7 +186,7 @@ inline std::uint64_t Ucx::tag(int source, Slot slot) {
 }
 
 inline Ticket Ucx::send(std::span<const std::byte> out, int peer, Slot slot) {
-  peers_.at(static_cast<std::size_t>(peer)).sent_to = true;
+  sent_to_ = sent_to_ == nobody || sent_to_ == peer ? peer : several;
   return post({nullptr, peer, false, slot.value(), out.size()}, [&] {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
@@ -228,7 +228,6 @@ inline Ticket Ucx::open(void* request, const Operation& operation) {
   const auto index = free_.back();
   free_.pop_back();
   operations_[index] = operation;
-  ++open_;
   operations_[index].request = request;  // on a broken connection the ticket stays open until the job's verdict
   return {index};
 }
@@ -254,7 +253,6 @@ inline bool Ucx::done(Ticket ticket) {
   if (operation.receive) check_size(operation);
   if (operation.request != nullptr) ucp_request_free(std::exchange(operation.request, nullptr));
   free_.push_back(ticket.index);
-  --open_;
   return true;
 }
 
@@ -272,32 +270,28 @@ inline void Ucx::check_size(const Operation& operation) {
 // A flush that began earlier may not cover the latest ones, so another one follows it. UcxWorker's configuration makes a flush look
 // at this process alone.
 inline bool Ucx::flushed() try {
-  if (!assertion_.empty() || open_ > 0) return true;
+  const bool tickets_are_open = free_.size() < operations_.size();
+  if (!assertion_.empty() || tickets_are_open) return true;
   const detail::UcxGuard guard;
-  for (;;) {
-    if (flush_ == nullptr) {
-      ucp_request_param_t plain{};
-      flush_ = ucp_worker_flush_nbx(worker_->get(), &plain);
-      if (UCS_PTR_IS_ERR(flush_)) flush_ = nullptr;  // it cannot flush
-      if (flush_ == nullptr) {
-        for (auto& peer : peers_) peer.sent_to = false;
-        return true;
-      }
-    }
+  if (flush_ != nullptr) {
     if (ucp_request_check_status(flush_) == UCS_INPROGRESS) return false;
     ucp_request_free(std::exchange(flush_, nullptr));
   }
+  ucp_request_param_t plain{};
+  void* const request = ucp_worker_flush_nbx(worker_->get(), &plain);
+  if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
+    flush_ = request;
+    return false;
+  }
+  sent_to_ = nobody;
+  return true;
 } catch (const detail::UcxAssertion& assertion) {
   fail(assertion);
   return true;
 }
 
-// Asking UCX would make it send something to each peer, and wait for their answers.
-inline int Ucx::unsent_to() {
-  const auto sent_to = [](const Peer& peer) { return peer.sent_to; };
-  if (std::count_if(peers_.begin(), peers_.end(), sent_to) != 1) return -1;
-  return static_cast<int>(std::find_if(peers_.begin(), peers_.end(), sent_to) - peers_.begin());
-}
+// Does not ask UCX, which would send something to each peer and wait for the answers.
+inline int Ucx::unsent_to() { return sent_to_ == several ? -1 : sent_to_; }
 
 inline void Ucx::progress() try {
   job_.check();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Walks through the lanes of a LaneProgram in each step: the common base of all ways to run a schedule.
 //
-// Between steps a rank waits for its readers:
+// Between steps a rank waits:
 // - It writes its output and scratch again only after all ranks that read them have finished the last step.
-// - It has finished a step only after all readers of its inputs have, so that the caller may write the next inputs, and after all
-//   its messages have left the process.
+// - It has finished a step only after all readers of its inputs have. The caller may then write the next inputs.
+// - It has finished a step only after all its messages have left the process. The caller may then stop making progress.
 #pragma once
 
 #include <cstddef>
@@ -75,7 +75,6 @@ class LaneRunner : public Prepared<T> {
         told_ = false;
       }
     }
-    // The caller may make no more progress behind this step.
     if (!done_ || !passes(program_.input_readers, base_) || !this->transport_.flushed()) return false;
     runner().mark();  // work behind the step comes behind those readers
     this->running_ = false;

@@ -109,14 +109,12 @@ class AuditGuests {
     };
     std::vector<UnderWay> under_way{{messenger_->send(out_, to_, slot), to_, "take"}};
     under_way.push_back({messenger_->recv(in_, from_, slot), from_, "give"});
-    const UnderWay sent = under_way.front();
-    UnderWay awaited = under_way.back();
-    const auto none = [&] {  // no ticket is asked again once it is done
+    UnderWay awaited = under_way.back();  // in the end the one that was sent
+    const auto none = [&] {               // no ticket is asked again once it is done
       for (; !under_way.empty(); under_way.pop_back()) {
         awaited = under_way.back();
         if (!messenger_->done(awaited.ticket)) return false;
       }
-      awaited = sent;
       return messenger_->flushed();
     };
     const auto waits = [&](const std::string& how) {
