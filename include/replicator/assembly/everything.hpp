@@ -14,6 +14,7 @@
 #include <replicator/replicate/run_training.hpp>
 #include <replicator/replicate/variable_table.hpp>
 #include <replicator/replicate/weights_file.hpp>
+#include <replicator/runtime/execute.hpp>
 #include <replicator/runtime/plan/planner.hpp>
 
 #if __has_include(<replicator/async/async_engine.hpp>)

@@ -27,7 +27,7 @@
 #include <replicator/engine/memory_limit.hpp>
 #include <replicator/engine/replay/replay_communicator.hpp>
 #include <replicator/runtime/device_threads.hpp>
-#include <replicator/runtime/execute.hpp>
+#include <replicator/runtime/execution_options.hpp>
 #include <replicator/runtime/plan/plan_request.hpp>
 #include <replicator/transport/in_process.hpp>
 

@@ -16,7 +16,7 @@
 #include <replicator/async/async_programs.hpp>
 #include <replicator/async/shared_progress.hpp>
 #include <replicator/engine/input_watch.hpp>
-#include <replicator/runtime/execute.hpp>
+#include <replicator/runtime/execution_options.hpp>
 
 namespace replicator::detail {
 

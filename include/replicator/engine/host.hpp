@@ -44,7 +44,7 @@
 #include <replicator/job/etcd/etcd.hpp>
 #include <replicator/replicate/input_context.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
-#include <replicator/runtime/execute.hpp>
+#include <replicator/runtime/execution_options.hpp>
 #include <replicator/runtime/see/calibrate.hpp>
 #include <replicator/runtime/see/range_names.hpp>
 

@@ -355,15 +355,13 @@ class Execution {
   const std::function<void()> others_ = [this] { advance(); };  // advances other collectives during the wait for one
 };
 
-// `inputs[r]`: the arrays of the device's replica r. Throws CommunicationError at a deadline or when the job is
-// aborted. Throws DataError with the user's line if a kernel refuses a value, such as an index out of range.
-template <class = void>
+template <class>
 void execute(Program& program, InputStage::Inputs inputs, const ExecutionOptions& options) {
   for (const auto& patch : program.patches)
     program.pointers[patch.pointer] = const_cast<std::byte*>(inputs[patch.replica][patch.element].data());
   program.words.set_step(options.step);
   ++program.tick;
-  detail::Execution{program, inputs, options}.run();
+  Execution{program, inputs, options}.run();
 }
 
 }  // namespace replicator::detail

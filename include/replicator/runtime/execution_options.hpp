@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ExecutionOptions: the options with which a device's program is run once.
+// ExecutionOptions: the options with which a device's program is run once, and execute(), which runs it.
 #pragma once
 
 #include <chrono>
@@ -11,6 +11,8 @@
 #include <replicator/runtime/watch.hpp>
 
 namespace replicator::detail {
+
+struct Program;
 
 // A device that only waits for others waits this much longer than the deadline. So a device that hangs by itself
 // reports first, with its own name.
@@ -29,5 +31,12 @@ struct ExecutionOptions {
   bool rehearsal = false;               // computes the step without its effects: no variable changes, and operations with an effect do nothing
   bool capture = true;                  // captures and replays stretches, if the device can and there is no watch
 };
+
+// `inputs[r]`: the arrays of the device's replica r. Throws CommunicationError at a deadline or when the job is
+// aborted. Throws DataError with the user's line if a kernel refuses a value, such as an index out of range.
+// It is defined in execute.hpp, which only one file of a program must include. It is a template so that this file can be
+// a unit of replicator::compiled.
+template <class = void>
+void execute(Program& program, InputStage::Inputs inputs, const ExecutionOptions& options);
 
 }  // namespace replicator::detail

@@ -18,7 +18,7 @@
 #include <replicator/async/shard.hpp>
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
-#include <replicator/runtime/execute.hpp>
+#include <replicator/runtime/execution_options.hpp>
 
 #include "../../../shard_oracle.hpp"
 
