@@ -73,7 +73,7 @@ std::vector<std::string> seeds() {
   JoinRequest{"job", 3, 1, {4711, "host"}, nonce}.write(hello);
   const auto welcome = FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").number(3).text("c").blob({}).finish();
   return {"\7" + text(hello.finish()) + text(FrameWriter{FrameKind::heartbeat}.finish()), std::string(1, '\0') + text(welcome),
-          "\1" + text(refusal(Refusal::failure, 1, "a sentence")) + text(FrameWriter{FrameKind::gather}.number(3).text("step 2").text("what").blob(nonce).finish())};
+          "\1" + text(refusal(Refusal::failure, 1, "a sentence")) + text(FrameWriter{FrameKind::gather}.number(3).text("step 2").text("train.cpp:40").text("what").blob(nonce).finish())};
 }
 
 }  // namespace replicator::fuzz

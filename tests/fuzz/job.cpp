@@ -37,14 +37,14 @@ void one(Bytes input) {
 
 std::vector<std::string> seeds() {
   const auto frame = [](FrameWriter writer) { return std::string{text_of(writer.finish())}; };
-  const auto gather = frame(FrameWriter{FrameKind::gather}.number(0).text("").text("what").blob({}));
+  const auto gather = frame(FrameWriter{FrameKind::gather}.number(0).text("").text("").text("what").blob({}));
   const auto gathered = [&](std::uint64_t number) { return frame(FrameWriter{FrameKind::gathered}.number(number).blob({}).blob({})); };
   const std::string hub(1, '\0');
-  return {hub + frame(FrameWriter{FrameKind::heartbeat}) + gather + gather + frame(FrameWriter{FrameKind::bye}.number(0).text("")),
+  return {hub + frame(FrameWriter{FrameKind::heartbeat}.number(1).text("step 0").text("train.cpp:40")) + gather + gather + frame(FrameWriter{FrameKind::bye}.number(0).text("").text("")),
           hub + frame(FrameWriter{FrameKind::suspect}.number(0).text("why")),
           hub + frame(FrameWriter{FrameKind::abort}.number(1).text("a sentence")),
           "\1" + gathered(0) + gathered(1) + frame(FrameWriter{FrameKind::farewell}),
-          "\1" + frame(FrameWriter{FrameKind::outside}.number(0).text("").number(7).text("")),
+          "\1" + frame(FrameWriter{FrameKind::outside}.number(0).text("").text("").number(7).text("")),
           "\1" + frame(FrameWriter{FrameKind::abort}.number(0).text("a sentence"))};
 }
 

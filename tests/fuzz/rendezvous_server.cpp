@@ -28,7 +28,7 @@ std::vector<std::string> seeds() {
   transport::detail::cryptography_slot.store(&guessable);
   const auto proof = text(FrameWriter{FrameKind::proof}.blob(proof_of(token, Prover::newcomer, who, {})).finish());
   return {std::string(1, '\0') + hello(false), "\1" + hello(true) + proof, "\1" + hello(true), "\2\x10GET / HTTP/1.1\r\n" + hello(false),
-          std::string(1, '\0') + hello(false) + text(FrameWriter{FrameKind::bye}.number(0).text("").finish())};
+          std::string(1, '\0') + hello(false) + text(FrameWriter{FrameKind::bye}.number(0).text("").text("").finish())};
 }
 
 }  // namespace replicator::fuzz

@@ -47,12 +47,12 @@ std::vector<Bytes> genuine_frames() {
   result.push_back(
       FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").number(3).text("c").blob({}).finish());
   result.push_back(transport::detail::refusal(transport::detail::Refusal::failure, 1, "a sentence"));
-  result.push_back(FrameWriter{FrameKind::heartbeat}.finish());
-  result.push_back(FrameWriter{FrameKind::gather}.number(3).text("step 2").text("exchange").blob(nonce).finish());
+  result.push_back(FrameWriter{FrameKind::heartbeat}.number(3).text("step 2").text("train.cpp:40").finish());
+  result.push_back(FrameWriter{FrameKind::gather}.number(3).text("step 2").text("train.cpp:40").text("exchange").blob(nonce).finish());
   result.push_back(FrameWriter{FrameKind::gathered}.number(0).blob(nonce).blob(nonce).blob({}).finish());
   result.push_back(FrameWriter{FrameKind::suspect}.number(2).text("why").finish());
   result.push_back(FrameWriter{FrameKind::abort}.number(1).text("a sentence").finish());
-  result.push_back(FrameWriter{FrameKind::bye}.number(3).text("step 2").finish());
+  result.push_back(FrameWriter{FrameKind::bye}.number(3).text("step 2").text("train.cpp:40").finish());
   result.push_back(FrameWriter{FrameKind::farewell}.finish());
   return result;
 }

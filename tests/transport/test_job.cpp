@@ -285,6 +285,39 @@ TEST_CASE("a process that begins a call for which another one does not come is t
   }
 }
 
+TEST_CASE("processes that begin different steps are told within seconds, with both steps and their lines") {
+  const int other = GENERATE(0, 2);
+  const auto results = run_job(3, [&](Job& job) -> std::string {
+    job.begin("step", 7);
+    job.barrier();
+    if (job.rank() == other) job.begin("step", 0, "", {"folder/train.cpp", 41}, 1);
+    else job.begin("step", 8, "", {"folder/train.cpp", 40});
+    return await_failure(job);
+  });
+  INFO(describe(results));
+  const std::string second = "step 0 of replicated step 1 at train.cpp:41", first = "step 8 at train.cpp:40";
+  for (const auto& result : results) {
+    CHECK(result.text == results[0].text);
+    CHECK(contains(result.text, ") asks for " + (other == 0 ? first : second) + "; process 0 (pid "));
+    CHECK(result.text.ends_with(") asked for " + (other == 0 ? second : first) + ": all processes must make the same calls in the same order"));
+    CHECK(result.seconds < 5);
+  }
+}
+
+TEST_CASE("processes may begin the same step at different lines, and wait for each other in it") {
+  const auto results = run_job(3, [](Job& job) -> std::string {
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      job.begin("step", step, "", {"train.cpp", static_cast<std::uint32_t>(40 + job.rank())}, 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds{job.rank() == 1 ? 500 : 100});
+      job.barrier("step");
+    }
+    job.leave();
+    return "passed";
+  });
+  INFO(describe(results));
+  for (const auto& result : results) CHECK(result.text == "passed");
+}
+
 TEST_CASE("a process that makes its calls later than the others is not blamed for it") {
   const auto results = run_job(3, [](Job& job) -> std::string {
     for (std::uint64_t step = 0; step < 3; ++step) {

@@ -230,7 +230,7 @@ class Host {
                   std::span<const std::vector<AnyArray>> next, std::uint64_t number, Location where) {
     failure_.answer();
     if (checkpoints_.due(step.ordinal)) save_checkpoint();
-    if (job_.size() > 1) job_.begin("step", number, "", where);
+    if (job_.size() > 1) job_.begin("step", number, "", where, step.ordinal);
     const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
     listeners_.before(moment);
     run_devices(step, moment, {upcoming, next});

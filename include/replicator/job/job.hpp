@@ -85,15 +85,19 @@ class Job {
   // For a caller that cannot continue without `process`: suspects it, waits, and throws the verdict.
   [[noreturn]] void give_up_on(int process, const std::string& why);
   // Says that this process begins a call that all processes make together, such as "step" 12. Error messages name it. The
-  // job is aborted within a second where another process makes fewer calls: where it has left, or asks for an exchange.
-  // Cheap: the words must be literals. `where`: the program's line.
-  void begin(const char* what, std::uint64_t number, const char* detail = "", Location where = {}) noexcept {
-    what_.store(what, std::memory_order_relaxed);
-    number_.store(number, std::memory_order_relaxed);
-    detail_.store(detail, std::memory_order_relaxed);
-    file_.store(where.file, std::memory_order_relaxed);
-    line_.store(where.line, std::memory_order_relaxed);
-    begun_.store(begun_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  // job is aborted within a second where another process makes fewer calls, because it has left or asks for an exchange,
+  // and where it makes another call. Cheap: the words must be literals.
+  // `where`: the program's line; it may differ. `step`: of which replicated step; the first one has the number 0.
+  void begin(const char* what, std::uint64_t number, const char* detail = "", Location where = {}, int step = 0) noexcept {
+    const auto begun = begun_.load(std::memory_order_relaxed) + 1;
+    beginning_.store(begun, std::memory_order_relaxed);
+    what_.store(what, std::memory_order_release);
+    number_.store(number, std::memory_order_release);
+    detail_.store(detail, std::memory_order_release);
+    file_.store(where.file, std::memory_order_release);
+    line_.store(where.line, std::memory_order_release);
+    step_.store(step, std::memory_order_release);
+    begun_.store(begun, std::memory_order_release);
   }
 
   bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
@@ -139,7 +143,10 @@ class Job {
   // The calls of a process: see begin().
   struct Calls {
     std::uint64_t begun = 0;
-    std::string last;  // step 12 at train.cpp:40; empty: none
+    std::string last;   // step 12; empty: none
+    std::string where;  // train.cpp:40; empty: not known
+
+    std::string text() const { return where.empty() ? last : last + " at " + where; }
   };
   // A process that makes no further call until the others come.
   struct Outside {
@@ -154,10 +161,12 @@ class Job {
     Clock::time_point lost{};       // when the connection broke; zero while it holds
     Clock::time_point suspected{};  // zero while nobody suspects it
     std::string suspicion;
-    std::string broke;      // what was wrong with a message; empty: nothing
-    bool departed = false;  // has said bye
-    bool present = false;   // has contributed to the current exchange
-    Calls calls;            // when it left or contributed
+    std::string broke;            // what was wrong with a message; empty: nothing
+    bool departed = false;        // has said bye
+    bool present = false;         // has contributed to the current exchange
+    Calls calls;                  // when it left or contributed
+    Calls latest;                 // at its latest heartbeat
+    Clock::time_point differs{};  // when its latest call was first seen to differ from that of process 0; zero: it does not
     Clock::time_point outside{};
     std::string what;
     detail::Bytes blob;
@@ -183,9 +192,11 @@ class Job {
   static detail::FrameWriter call_frame(detail::FrameKind kind, const Calls& calls);
   static Calls read_calls(detail::FrameReader& fields);
   Calls calls() const;
+  std::string call_text() const;
   std::optional<Outside> first_outside() const;
   std::string ahead_text(const Outside& waits, int asks, const Calls& calls) const;
   void judge_calls();
+  void compare_calls(Clock::time_point now);
   void tell_who_is_outside(Clock::time_point now);
   void depart(int who, Calls calls);
   void contribute(int from, Calls calls, std::string what, detail::Bytes blob);
@@ -221,13 +232,14 @@ class Job {
   bool stop_ = false;
   Clock::time_point next_beat_{};
 
-  // The latest call. A message made while it changes may mix both.
+  // The latest call. It is whole where `beginning_`, read after the others, equals `begun_`, read before them.
   std::atomic<const char*> what_{""};  // empty: none yet
   std::atomic<std::uint64_t> number_{0};
   std::atomic<const char*> detail_{""};
   std::atomic<const char*> file_{""};
   std::atomic<std::uint32_t> line_{0};
-  std::atomic<std::uint64_t> begun_{0};
+  std::atomic<int> step_{0};
+  std::atomic<std::uint64_t> beginning_{0}, begun_{0};
 
   std::string failure_;  // written once, before aborted_
   int culprit_ = -1;

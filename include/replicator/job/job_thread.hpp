@@ -4,6 +4,7 @@
 #pragma once
 
 #include <poll.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -75,6 +76,8 @@ inline void Job::handle(int from, detail::FrameKind kind, detail::FrameReader fi
     const int culprit = blamed < processes_.size() ? static_cast<int>(blamed) : -1;
     const auto message = fields.text();
     is_hub() ? declare(message, culprit) : adopt(message, culprit);
+  } else if (kind == detail::FrameKind::heartbeat && is_hub()) {
+    peers_[static_cast<std::size_t>(from)].latest = read_calls(fields);
   } else if (kind == detail::FrameKind::gather && is_hub()) {
     auto calls = read_calls(fields);
     auto what = fields.text();
@@ -111,7 +114,7 @@ inline void Job::handle(int from, detail::FrameKind kind, detail::FrameReader fi
 inline void Job::beat(Clock::time_point now) {
   if (now < next_beat_) return;
   next_beat_ = now + options_.heartbeat;
-  send_to_all(detail::FrameWriter{detail::FrameKind::heartbeat}.finish());
+  send_to_all(is_hub() ? detail::FrameWriter{detail::FrameKind::heartbeat}.finish() : call_frame(detail::FrameKind::heartbeat, calls()).finish());
 }
 
 inline void Job::judge(Clock::time_point now) {
@@ -131,6 +134,7 @@ inline void Job::judge(Clock::time_point now) {
               who);
   }
   if (!aborted()) judge_calls();
+  if (is_hub() && !aborted()) compare_calls(now);
   if (is_hub() && !aborted()) tell_who_is_outside(now);
   if (is_hub() && !aborted()) judge_exchange(now);
 }
@@ -148,24 +152,32 @@ inline void Job::judge_exchange(Clock::time_point now) {
 
 inline detail::FrameWriter Job::call_frame(detail::FrameKind kind, const Calls& calls) {
   detail::FrameWriter frame{kind};
-  frame.number(calls.begun).text(calls.last);
+  frame.number(calls.begun).text(calls.last).text(calls.where);
   return frame;
 }
 inline Job::Calls Job::read_calls(detail::FrameReader& fields) {
   Calls calls{fields.number(), {}};
   calls.last = fields.text();
+  calls.where = fields.text();
   return calls;
 }
 
 inline Job::Calls Job::calls() const {
-  Calls calls{begun_.load(std::memory_order_acquire), {}};
-  if (calls.begun == 0) return calls;
-  const std::string detail = detail_.load();
-  const Location where{file_.load(), line_.load()};
-  calls.last = what_.load() + (" " + std::to_string(number_.load()));
-  if (!detail.empty()) calls.last += " (" + detail + ")";
-  if (*where.file) calls.last += " at " + where.text();
-  return calls;
+  for (;; ::sched_yield()) {
+    Calls calls{begun_.load(std::memory_order_acquire), {}, {}};
+    if (calls.begun == 0) return calls;
+    calls.last = call_text();
+    const Location where{file_.load(), line_.load()};
+    if (*where.file) calls.where = where.text();
+    if (beginning_.load() == calls.begun) return calls;
+  }
+}
+inline std::string Job::call_text() const {
+  const std::string what = what_.load(), detail = detail_.load();
+  if (what.empty()) return {};
+  const int step = step_.load();
+  return what + " " + std::to_string(number_.load()) + (step > 0 ? " of replicated step " + std::to_string(step) : "") +
+         (detail.empty() ? "" : " (" + detail + ")");
 }
 
 // Process 0 only: of the processes that have left or ask for an exchange, the one with the fewest calls.
@@ -179,8 +191,8 @@ inline std::optional<Job::Outside> Job::first_outside() const {
 
 inline std::string Job::ahead_text(const Outside& waits, int asks, const Calls& calls) const {
   const auto call = calls.last.substr(0, calls.last.find(' '));
-  const auto after = waits.calls.last.empty() ? " before its first " + call : " after " + waits.calls.last;
-  const auto asked = "; " + describe(asks) + " asked for " + calls.last + ": all processes must make the same ";
+  const auto after = waits.calls.last.empty() ? " before its first " + call : " after " + waits.calls.text();
+  const auto asked = "; " + describe(asks) + " asked for " + calls.text() + ": all processes must make the same ";
   if (waits.what.empty())
     return describe(waits.process) + " ended" + after + asked + "number of " + call + "s, so stop by a condition that all of them share";
   return describe(waits.process) + " asks for the exchange \"" + waits.what + "\"" + after + asked + "calls in the same order, and stop by a condition that all of them share";
@@ -204,6 +216,25 @@ inline void Job::judge_calls() {
     const auto known = peer.departed || peer.present ? peer.calls : process == 0 ? calls()
                                                                                  : Calls{};
     if (known.begun > outside->calls.begun) return declare(ahead_text(*outside, process, known), outside->process);
+  }
+}
+
+// Process 0 only. Its own latest call must be that of every process that has begun as many. A difference waits for `grace`,
+// because an exchange that finds it can say more.
+inline void Job::compare_calls(Clock::time_point now) {
+  const auto mine = calls();
+  for (std::size_t process = 1; process < peers_.size(); ++process) {
+    auto& peer = peers_[process];
+    if (peer.latest.begun != mine.begun || peer.latest.last == mine.last) {
+      peer.differs = {};
+    } else if (peer.differs == Clock::time_point{}) {
+      peer.differs = now;
+    } else if (now - peer.differs >= options_.grace) {
+      const int who = static_cast<int>(process);
+      return declare(describe(who) + " asks for " + peer.latest.text() + "; " + describe(0) + " asked for " + mine.text() +
+                         ": all processes must make the same calls in the same order",
+                     who);
+    }
   }
 }
 
@@ -312,9 +343,8 @@ inline void Job::adopt(const std::string& message, int culprit) {
 // Only process 0 adds its context. When process 0 dies, the others may be at different places, but their sentences must be
 // equal.
 inline std::string Job::with_context(const std::string& message) const {
-  const std::string what = what_.load(), detail = detail_.load();
-  if (!is_hub() || what.empty()) return message;
-  return message + " during " + what + " " + std::to_string(number_) + (detail.empty() ? "" : " (" + detail + ")");
+  const auto call = call_text();
+  return !is_hub() || call.empty() ? message : message + " during " + call;
 }
 
 // The last messages must arrive. Closing a socket with unread input would discard them. So send, shut down, read to the
