@@ -282,7 +282,15 @@ TEST_CASE("a loss of another type than the variables trains none of them, and is
   Problem p{{2}};
   const auto narrow = rp::cast<rp::bfloat16>(p.loss());
   CHECK_THROWS_WITH(nn::sgd({.learning_rate = 0.1}).minimize(p.replica, narrow),
-                    Contains("found no trainable variable of bfloat16, the loss's type") && Contains("check its name") && Contains("cast the loss to the variables' type"));
+                    Contains("found no trainable variable of bfloat16, the loss's type") && Contains("cast the loss to the variables' type"));
+}
+
+TEST_CASE("a scope without variables is refused, with the name of a variable that there is") {
+  Problem p{{2}};
+  const auto loss = p.loss();
+  CHECK_THROWS_WITH(nn::sgd({.learning_rate = 0.1}).minimize(p.replica, loss, p.replica.trainable_variables<float>("discriminator")),
+                    Contains("replica 0: minimize at test_optimizer.cpp:") && Contains("was given no variables") && Contains("float32, \"w\" first") &&
+                        Contains("check its name"));
 }
 
 TEST_CASE("a step with two networks trains the one whose scope is named") {

@@ -163,11 +163,18 @@ std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variab
 template <FloatingElement T>
 void require_variables(const ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::string& asked,
                        std::source_location where = std::source_location::current()) {
-  if (variables.empty())
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() +
-                     " found no trainable variable of " + std::string{name_of(dtype_of<T>)} + ", the loss's type, that this step has read: " +
-                     "make one with replica.variable<T>(...) or a layer of rp::nn, or cast the loss to the variables' type " +
-                     "(float32 for layers of bfloat16); if the variables are those of a scope, check its name"};
+  if (!variables.empty()) return;
+  const std::string who = "replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text();
+  const std::string type{name_of(dtype_of<T>)};
+  const auto& graph = replica.graph();
+  for (std::uint32_t i = 0; i < graph.variables().size(); ++i) {
+    const auto& declared = graph.variables()[i];
+    if (!declared.trainable || declared.type.dtype != dtype_of<T> || !graph.has_read(i)) continue;
+    throw BuildError{who + " was given no variables, but this step has read trainable ones of " + type + ", \"" + declared.name +
+                     "\" first: if they are those of a scope, check its name"};
+  }
+  throw BuildError{who + " found no trainable variable of " + type + ", the loss's type, that this step has read: make one with " +
+                   "replica.variable<T>(...) or a layer of rp::nn, or cast the loss to the variables' type (float32 for layers of bfloat16)"};
 }
 
 // Throws BuildError without variables, or if one is not mirrored.
