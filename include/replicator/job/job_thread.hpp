@@ -156,7 +156,7 @@ inline detail::FrameWriter Job::call_frame(detail::FrameKind kind, const Calls& 
   return frame;
 }
 inline Job::Calls Job::read_calls(detail::FrameReader& fields) {
-  Calls calls{fields.number(), {}};
+  Calls calls{fields.number(), {}, {}};
   calls.last = fields.text();
   calls.where = fields.text();
   return calls;
