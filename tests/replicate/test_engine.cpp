@@ -21,7 +21,7 @@ using test::on_devices;
 
 namespace {
 
-// The identity, which throws in step `step` on replica `replica`.
+// The identity, which throws in step `step` on replica `replica`; -1: on any.
 struct Fragile {
   static constexpr std::string_view name = "fragile";
   std::int64_t step = 0;
@@ -42,7 +42,7 @@ class FragileKernel final : public Executable {
     output_layouts.resize(1);
   }
   void run(const Launch& launch) const override {
-    if (static_cast<std::int64_t>(launch.context.step) == op_.step && launch.context.replica == op_.replica)
+    if (static_cast<std::int64_t>(launch.context.step) == op_.step && (op_.replica < 0 || launch.context.replica == op_.replica))
       throw std::runtime_error{"the kernel broke"};
     std::memcpy(launch.outputs[0], launch.inputs[0], bytes_);
   }
@@ -161,6 +161,26 @@ TEST_CASE("a step that fails changes no variable, and afterwards there is one an
       CHECK_THROWS_WITH(train.step(), Catch::Contains("the kernel broke"));
       CHECK_THROWS_WITH(repl.digest(), Catch::Contains("the kernel broke"));
     }
+}
+
+TEST_CASE("a kernel that throws on the way to an update alone leaves all variables as they were") {
+  const bool refuses_an_index = GENERATE(true, false);
+  for (const int devices : {1, 2}) {
+    Replicator repl{on_devices(2, devices)};
+    auto train = repl.replicate(endless, [&](ReplicaContext& replica, Tensor<float> x) {
+      auto w = replica.variable<float>("w", {}, Initializer::zeros());
+      auto m = replica.variable<float>("m", {}, Initializer::zeros());
+      auto rates = replica.variable<float>("rates", {2}, Initializer::ones());
+      const auto next = m.read() + all_reduce(x * 0.0f + 1.0f, Reduction::mean);
+      m.assign(next);
+      const auto rate = refuses_an_index ? gather(rates.read(), replica.step()) : apply_op(Fragile{2, -1}, next * 0.0f + 1.0f);
+      w.assign(w.read() + rate);
+    });
+    train.step(), train.step();
+    CHECK_THROWS_WITH(train.step(), Catch::Contains(refuses_an_index ? "the index 2" : "the kernel broke"));
+    for (const char* name : {"w", "m"})
+      for (int copy = 0; copy < devices; ++copy) CHECK(repl.value(name, copy).as<float>()[0] == 2);
+  }
 }
 
 TEST_CASE("whatever a device throws, the others are released and the user receives it") {

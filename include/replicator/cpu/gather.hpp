@@ -59,6 +59,7 @@ class IndexedLoops : public Executable {
     input_layouts.resize(2);
     output_layouts.resize(1);
     in_place = {-1};
+    throws = true;
   }
 
  protected:

@@ -32,6 +32,7 @@ class InFloat32 final : public Executable {
     input_layouts = inner_->input_layouts;
     output_layouts = inner_->output_layouts;
     in_place.assign(request.outputs.size(), -1);
+    throws = inner_->throws;
     scratch_bytes = rounded_up(inner_->scratch_bytes);
     for (std::size_t i = 0; i < request.inputs.size(); ++i) inputs_.push_back(place(request.inputs[i], input_layouts[i]));
     for (std::size_t o = 0; o < request.outputs.size(); ++o) outputs_.push_back(place(request.outputs[o], output_layouts[o]));

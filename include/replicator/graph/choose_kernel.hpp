@@ -2,6 +2,7 @@
 // Chooses the kernel of an operation.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include <replicator/graph/operation.hpp>
@@ -15,6 +16,7 @@ inline std::unique_ptr<Executable> make_executable(DeviceKind kind, const Kernel
     if (const Kernel* kernel = tiers[tier].load(std::memory_order_relaxed))
       if (auto executable = kernel->make(request)) {
         if (executable->kernel.empty()) executable->kernel = kernel->name;
+        if (tier == static_cast<std::size_t>(KernelTier::user)) executable->throws = true;
         return executable;
       }
   return nullptr;

@@ -90,6 +90,9 @@ class Executable {
   // something harmless instead. The program looks there whenever it waits for the device, and before a variable changes.
   // Then it ends the step with refuse().
   bool refuses = false;
+  // run() may throw, as gather does for an index out of range. Such a kernel runs before any variable changes. True for
+  // every kernel of the tier `user`.
+  bool throws = false;
   // The kernel needs Launch::step. Where launches are captured and replayed, the context's step number is the one of the
   // capture.
   bool reads_step = false;

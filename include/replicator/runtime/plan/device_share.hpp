@@ -24,8 +24,7 @@ class DeviceShare {
   // True for the nodes placed on the device and for the leaves that it uses.
   bool runs(std::uint32_t node) const { return runs_[node]; }
   // True for a uniform node that only updates mirrored variables, and so can run when nothing can fail any more. No
-  // replica, collective, result or other device needs its output. On a device with its own memory, it also refuses no
-  // value.
+  // replica, collective, result or other device needs its output, and it refuses no value and throws nothing.
   bool only_updates(std::uint32_t node) const { return only_updates_[node]; }
   // The number of nodes, of any device, and results that read a value.
   std::uint32_t uses(std::uint32_t value) const { return uses_[value]; }
@@ -56,7 +55,7 @@ class DeviceShare {
     for (std::size_t i = lowered.nodes.size(); i-- > 0;) {
       const auto& node = lowered.nodes[i];
       if (!node.executable && node.uniform && graph.node(node.node).get<Assign>()) continue;
-      const bool anchored = !node.uniform || is_placeholder(graph, node) || has_effect(graph, node) || (node.executable && node.executable->refuses) ||
+      const bool anchored = !node.uniform || is_placeholder(graph, node) || has_effect(graph, node) || (node.executable && (node.executable->refuses || node.executable->throws)) ||
                             makes_any(node, [&](auto output) { return needed[output] || lowered.values[output].crosses; });
       only_updates_[i] = !anchored && node.executable;
       if (only_updates_[i]) continue;
