@@ -259,6 +259,33 @@ TEST_CASE("nothing flows through stop_gradient, and what lies before it needs no
                                                               "give the operation one, or wrap its input in rp::stop_gradient"));
 }
 
+TEST_CASE("a gradient ends at its x: what made x needs no gradient rule, and its collective has no second one") {
+  using T = Tensor<double>;
+  Graph graph;
+  const T x{test::input(graph, {DType::float64, Shape{2}}, 0)};
+  const T opaque = without_rule(x), gathered = all_gather(x);
+  CHECK_NOTHROW(gradient(opaque * opaque, opaque));
+  CHECK_THROWS_WITH(gradients(opaque * opaque, std::vector{opaque, x}), Catch::Contains("passes through without_rule"));
+  const auto collectives = [&] {
+    int count = 0;
+    for (std::uint32_t i = 0; i < graph.nodes().size(); ++i) count += graph.node(i).get<Placeholder>() != nullptr;
+    return count;
+  };
+  gradient(gathered * gathered, gathered);
+  CHECK(collectives() == 1);
+  gradient(gathered * gathered, x);
+  CHECK(collectives() == 2);
+}
+
+TEST_CASE("the gradient of a sum of no elements is zero, whatever they would be divided by") {
+  Graph graph;
+  const Tensor<double> w{test::input(graph, {DType::float64, Shape{3}}, 0)}, none{test::input(graph, {DType::float64, Shape{0, 3}}, 1)},
+      by{test::input(graph, {DType::float64, Shape{3}}, 2)};
+  const auto loss = sum(map([](auto a, auto b, auto c) { return (a + b) / c * b; }, w, none, by));
+  const std::vector<AnyArray> at{Array<double>{{3}, {1, 2, 3}}.any(), Array<double>{{0, 3}}.any(), Array<double>{{3}, {0, 0, 1}}.any()};
+  CHECK(test::doubles(test::evaluate(gradient(loss, w), at)) == std::vector<double>{0, 0, 0});
+}
+
 TEST_CASE("the gradient with respect to what was not used is zero, of its shape") {
   Graph graph;
   const Tensor<double> x{test::input(graph, {DType::float64, Shape{2}}, 0)},

@@ -422,6 +422,25 @@ TEST_CASE("a reduction that shares inputs with two others is merged with both") 
   CHECK(count<Reduce>(passes::merge_reduces(passes::fuse(graph))) == 1);
 }
 
+TEST_CASE("reductions are merged only while their expressions are short together, so many or long ones are not refused") {
+  const auto sums = [](int number, int instructions) {
+    Graph graph;
+    const Tensor<float> x{test::input(graph, {DType::float32, {8}}, 0)};
+    const std::vector<AnyTensor> inputs{x.any()};
+    for (int k = 0; k < number; ++k) {
+      Expression e;
+      auto value = e.input(e.inputs++);
+      for (int i = 0; i < instructions; ++i) value = e.apply(i % 2 ? ScalarOp::add : ScalarOp::multiply, value, e.constant(2.0 + k));
+      e.outputs = {value};
+      graph.results().push_back(reduce_node(graph, ReduceKind::sum, e, inputs, x.shape(), {0}, DType::float32, {}).value());
+    }
+    return count<Reduce>(passes::merge_reduces(graph));
+  };
+  CHECK(sums(4, 9000) == 4);
+  CHECK(sums(100, 2) == 1);
+  CHECK(sums(2000, 2) < 20);
+}
+
 TEST_CASE("reductions are merged over a chain of any length between them") {
   Graph graph;
   const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 8}}, 0)};

@@ -94,7 +94,8 @@ Factors factors_of(const Expression& e, const std::vector<bool>& fixed) {
   return result;
 }
 
-// Sums the expression's only output over `axes` (ascending) and returns `dtype`. The axes disappear.
+// Sums the expression's only output over `axes` (ascending) and returns `dtype`. The axes disappear. A sum of no elements
+// is zero, whatever its factors are, so they stay inside.
 template <class = void>
 AnyTensor factored_sum(Graph& graph, const Expression& e, std::span<const AnyTensor> operands, const Shape& domain,
                        const std::vector<std::int64_t>& axes, DType dtype, Location where) {
@@ -103,7 +104,7 @@ AnyTensor factored_sum(Graph& graph, const Expression& e, std::span<const AnyTen
     for (const auto input : used) result.push_back(operands[input]);
     return result;
   };
-  const Factors factors = factors_of(e, fixed_along(axes, e, operands, domain));
+  const Factors factors = domain.elements() == 0 ? Factors{e.outputs[0], {}, {}} : factors_of(e, fixed_along(axes, e, operands, domain));
   auto [core, core_inputs] = extract(e, {&factors.core, 1});
   const bool whole = factors.done.empty();
   const AnyTensor sum = reduce_node(graph, ReduceKind::sum, std::move(core), tensors_of(core_inputs), domain, axes, whole ? dtype : e.compute, where);

@@ -64,7 +64,7 @@ class Differentiation {
     for (std::uint32_t i = end_; i-- > 0;) {
       if (!reaches_[i] || adjoints_[i].empty()) continue;
       add_up_parts(i);
-      if (!graph_.node(i).inputs.empty()) visit(i);
+      if (inputs_reach(i)) visit(i);
     }
   }
 
@@ -86,6 +86,11 @@ class Differentiation {
   std::optional<std::uint32_t> nearest_end() const { return nearest_end_; }
 
  private:
+  // Whether gradients go on from the node. They end at an x that depends on no x.
+  bool inputs_reach(std::uint32_t node) const {
+    const auto& inputs = graph_.node(node).inputs;
+    return std::any_of(inputs.begin(), inputs.end(), [&](const auto& input) { return reaches_[input.node]; });
+  }
   void accumulate(Value value, AnyTensor gradient) {
     auto& outputs = adjoints_[value.node];
     if (outputs.empty()) outputs.resize(graph_.node(value.node).outputs.size());

@@ -32,6 +32,9 @@ class ReduceMerging {
 
  private:
   static constexpr std::uint32_t none = ~0u;
+  // Of a group. Such an expression computes for longer than it reads, so a larger group saves nothing. To append instructions takes
+  // time that grows with their square.
+  static constexpr std::size_t most_instructions = 1024;
 
   // Reductions of equal depth cannot depend on each other. The depth counts the reductions and collectives on the way.
   void find_groups() {
@@ -46,7 +49,7 @@ class ReduceMerging {
       if (reduce) join(i, *reduce, by_depth[{segments_.empty() ? 0 : segments_[i], depth[i]}]);
     }
   }
-  // Joins the reduction with all groups that share an input with it, and so these with each other.
+  // Joins the reduction with all groups that share an input with it, and so these with each other, while there is room.
   void join(std::uint32_t index, const Reduce& reduce, std::vector<std::uint32_t>& candidates) {
     const auto joins = [&](std::uint32_t group) {
       const auto& first = *operation_of<Reduce>(graph_.node(groups_[group].front()));
@@ -54,9 +57,12 @@ class ReduceMerging {
              marked(groups_[group].front()) == marked(index) && shares_input(groups_[group], index);
     };
     std::vector<std::uint32_t> members;
+    std::size_t instructions = reduce.expression->code.size();
     std::erase_if(candidates, [&](std::uint32_t group) {
-      if (!joins(group)) return false;
-      members.insert(members.end(), groups_[group].begin(), groups_[group].end());
+      if (instructions + instructions_[group] > most_instructions || !joins(group)) return false;
+      instructions += instructions_[group];
+      const auto absorbed = std::exchange(groups_[group], {});
+      members.insert(members.end(), absorbed.begin(), absorbed.end());
       return true;
     });
     std::sort(members.begin(), members.end());
@@ -65,6 +71,7 @@ class ReduceMerging {
     for (const auto member : members) group_of_[member] = group;
     candidates.push_back(group);
     groups_.push_back(std::move(members));
+    instructions_.push_back(instructions);
   }
   bool marked(std::uint32_t index) const { return !mark_.empty() && mark_[index]; }
   // They must share an input of the whole domain; otherwise one pass saves nothing.
@@ -151,7 +158,8 @@ class ReduceMerging {
   const std::vector<bool>& mark_;
   std::span<const std::uint32_t> segments_;
   Rewriter rewriter_;
-  std::vector<std::vector<std::uint32_t>> groups_;
+  std::vector<std::vector<std::uint32_t>> groups_;  // empty where another group has absorbed it
+  std::vector<std::size_t> instructions_;           // by group
   std::vector<std::uint32_t> group_of_;
   std::vector<bool> emitted_;
 };
