@@ -92,7 +92,7 @@ class Replay {
 
   // Sets the errors, of any sign, of the transitions of a batch. Skips transitions that were replaced meanwhile.
   // Throws BuildError if the numbers differ, and for a transition that was never added.
-  // Throws DataError for an error that is not finite, and for one whose priority is not.
+  // Throws DataError for an error that is not finite, and for one whose priority, times the capacity, is not.
   void set_errors(std::span<const std::int64_t> items, std::span<const float> errors) {
     if (items.size() != errors.size())
       throw BuildError{std::to_string(errors.size()) + " errors were given for " + std::to_string(items.size()) + " transitions"};
@@ -103,7 +103,7 @@ class Replay {
                          std::to_string(added_) + " were added"};
       if (items[i] < added_ - size()) continue;
       const double priority = std::pow(std::abs(static_cast<double>(errors[i])) + options_.epsilon, options_.priority_exponent);
-      if (!std::isfinite(priority))
+      if (!std::isfinite(priority * static_cast<double>(options_.capacity)))  // the sum of all must be finite
         throw DataError{"the error " + replicator::detail::number_text(errors[i]) + " of transition " + std::to_string(items[i]) + " gives it no finite priority: its power " +
                         replicator::detail::number_text(options_.priority_exponent) + " is too large"};
       tree_.set(items[i] % options_.capacity, priority);
