@@ -5,5 +5,7 @@
 #include "graphs.hpp"
 #undef REPLICATOR_TEMPLATE
 
+#include <replicator/runtime/execute.hpp>
+
 #define REPLICATOR_TEMPLATE template
 #include "runtime.hpp"

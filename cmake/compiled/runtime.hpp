@@ -2,7 +2,7 @@
 // Instantiates lowering and running programs, and the initial values of variables.
 #pragma once
 
-#include <replicator/runtime/execute.hpp>
+#include <replicator/runtime/execution_options.hpp>
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/runtime/variable_store.hpp>
 

@@ -5,5 +5,13 @@
 #include "graphs.hpp"
 #undef REPLICATOR_TEMPLATE
 
+#include <replicator/runtime/see/calibrate.hpp>
+#include <replicator/runtime/see/capture_text.hpp>
+#include <replicator/runtime/see/copies_text.hpp>
+#include <replicator/runtime/see/explain.hpp>
+#include <replicator/runtime/see/plan_json.hpp>
+#include <replicator/runtime/see/straggler_report.hpp>
+#include <replicator/runtime/see/trace_json.hpp>
+
 #define REPLICATOR_TEMPLATE template
 #include "see.hpp"

@@ -16,6 +16,13 @@
 #include <replicator/replicate/weights_file.hpp>
 #include <replicator/runtime/execute.hpp>
 #include <replicator/runtime/plan/planner.hpp>
+#include <replicator/runtime/see/calibrate.hpp>
+#include <replicator/runtime/see/capture_text.hpp>
+#include <replicator/runtime/see/copies_text.hpp>
+#include <replicator/runtime/see/explain.hpp>
+#include <replicator/runtime/see/plan_json.hpp>
+#include <replicator/runtime/see/straggler_report.hpp>
+#include <replicator/runtime/see/trace_json.hpp>
 
 #if __has_include(<replicator/async/async_engine.hpp>)
 #include <replicator/async/async_engine.hpp>

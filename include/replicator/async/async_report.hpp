@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <replicator/async/async_programs.hpp>
-#include <replicator/runtime/see/explain.hpp>
+#include <replicator/runtime/see/reports.hpp>
 
 namespace replicator::detail {
 

@@ -45,8 +45,8 @@
 #include <replicator/replicate/input_context.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/runtime/execution_options.hpp>
-#include <replicator/runtime/see/calibrate.hpp>
 #include <replicator/runtime/see/range_names.hpp>
+#include <replicator/runtime/see/reports.hpp>
 
 namespace replicator::detail {
 

@@ -17,6 +17,7 @@
 #include <replicator/collectives/reduction.hpp>
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/collectives/topology.hpp>
+#include <replicator/core/quantile.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -76,14 +77,6 @@ class Swap {
   std::unique_ptr<Collective> collective_;
 };
 
-// The value below which the fraction `part` of the values lies.
-inline double quantile(std::vector<double> values, double part) {
-  const auto there = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size()));
-  std::nth_element(values.begin(), there, values.end());
-  return *there;
-}
-inline double middle_of(std::vector<double> values) { return quantile(std::move(values), 0.5); }
-
 inline std::vector<double> times_of(Swap& swap, int runs) {
   std::vector<double> times;
   for (int i = 0; i < runs; ++i) times.push_back(swap.run());
@@ -101,7 +94,7 @@ inline double latency_of(Swap& swap) {
 inline double median_within(Swap& swap, double microseconds) {
   const double first = swap.run();
   swap.run(first);
-  return middle_of(times_of(swap, std::clamp(static_cast<int>(microseconds / std::max(first, swap.theirs())), 3, 15)));
+  return median(times_of(swap, std::clamp(static_cast<int>(microseconds / std::max(first, swap.theirs())), 3, 15)));
 }
 
 }  // namespace detail
@@ -119,7 +112,7 @@ inline double measure_reduction() {
     const std::chrono::duration<double, std::micro> took = transport::Clock::now() - began;
     if (i > 0) times.push_back(std::max(took.count(), 1.0));
   }
-  return static_cast<double>(bytes) / detail::middle_of(std::move(times));
+  return static_cast<double>(bytes) / median(std::move(times));
 }
 
 // Collective. The communicator has one replica per rank. Every rank passes the same options and the same rounds. Each group

@@ -143,7 +143,7 @@ inline Link median_link(const std::vector<Link>& links) {
     latencies.push_back(link.microseconds);
     bandwidths.push_back(link.bytes_per_microsecond);
   }
-  return {middle_of(std::move(latencies)), middle_of(std::move(bandwidths))};
+  return {median(std::move(latencies)), median(std::move(bandwidths))};
 }
 
 }  // namespace detail
@@ -162,7 +162,7 @@ inline Topology topology_of(const MeasuredJob& measured, int devices) {
   if (devices > 1) topology.dimensions.push_back({devices, detail::median_link(measured.inside)});
   if (const auto links = links_between(measured); !links.empty())
     topology.dimensions.push_back({static_cast<int>(measured.between.size()), detail::median_link(links)});
-  topology.reduced_bytes_per_microsecond = detail::middle_of(measured.reduced);
+  topology.reduced_bytes_per_microsecond = median(measured.reduced);
   return topology;
 }
 

@@ -6,9 +6,7 @@
 #include <string>
 
 #include <replicator/engine/host_step.hpp>
-#include <replicator/runtime/see/capture_text.hpp>
-#include <replicator/runtime/see/copies_text.hpp>
-#include <replicator/runtime/see/explain.hpp>
+#include <replicator/runtime/see/reports.hpp>
 
 namespace replicator::detail {
 

@@ -14,8 +14,8 @@
 
 #include <replicator/collectives/run/region_layout.hpp>
 #include <replicator/collectives/simulate/simulate.hpp>
+#include <replicator/core/quantile.hpp>
 #include <replicator/runtime/program.hpp>
-#include <replicator/runtime/see/explain.hpp>
 #include <replicator/runtime/see/jitter.hpp>
 #include <replicator/runtime/see/quantity_text.hpp>
 #include <replicator/runtime/see/trace.hpp>
@@ -109,13 +109,13 @@ class StepPrediction {
   }
   static std::string sentence(const std::vector<double>& measured, const std::vector<double>& predicted, const std::vector<double>& kernels,
                               const MeasuredJitter& jitter) {
-    const double took = detail::median(measured), should = detail::median(predicted);
+    const double took = median(measured), should = median(predicted);
     char text[320];
     std::snprintf(text, sizeof text,
                   "a step took %s (median of %zu), %s were predicted (%+.1f %%); kernels took %s, and differ from step to step by %.1f %% each "
                   "and %.1f %% all together",
-                  detail::seconds_text(took * 1e-6).c_str(), measured.size(), detail::seconds_text(should * 1e-6).c_str(), 100 * (should / took - 1),
-                  detail::seconds_text(detail::median(kernels) * 1e-6).c_str(), 100 * jitter.kernel, 100 * jitter.device);
+                  seconds_text(took * 1e-6).c_str(), measured.size(), seconds_text(should * 1e-6).c_str(), 100 * (should / took - 1),
+                  seconds_text(median(kernels) * 1e-6).c_str(), 100 * jitter.kernel, 100 * jitter.device);
     return text;
   }
 

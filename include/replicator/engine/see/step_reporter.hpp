@@ -23,9 +23,7 @@
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/resolve/resolution_dot.hpp>
 #include <replicator/runtime/see/find_nan.hpp>
-#include <replicator/runtime/see/plan_json.hpp>
-#include <replicator/runtime/see/straggler_report.hpp>
-#include <replicator/runtime/see/trace_json.hpp>
+#include <replicator/runtime/see/reports.hpp>
 #include <replicator/runtime/watches.hpp>
 
 namespace replicator::detail {

@@ -11,7 +11,7 @@
 #include <replicator/devices/device_support.hpp>
 #include <replicator/ops/matmul.hpp>
 #include <replicator/runtime/executable_cache.hpp>
-#include <replicator/runtime/see/machine_figures.hpp>
+#include <replicator/runtime/see/reports.hpp>
 #include <replicator/runtime/see/trace_ring.hpp>
 
 namespace replicator::detail {
@@ -28,13 +28,7 @@ double shortest(F work) {
   return best;
 }
 
-// Measures under the OpenMP threads that the calling thread has set.
-// - `flops`: of the best kernel for a product of float32 matrices of 512 x 512.
-// - `memory_bytes`: of a copy of 32 MiB, counting reads and writes.
-//
-// Returns false for kinds of device that do not compute on the host. Then nothing is measured and `figures` do not
-// change.
-template <class = void>
+template <class>
 bool calibrate(ExecutableCache& cache, DeviceKind kind, MachineFigures& figures) {
   if (!support_of(kind).runs_on_host()) return false;
   constexpr std::int64_t n = 512;
@@ -46,10 +40,10 @@ bool calibrate(ExecutableCache& cache, DeviceKind kind, MachineFigures& figures)
   const std::byte* from[] = {a.data(), b.data()};
   std::byte* to[] = {c.data()};
   const Launch launch{from, to, scratch.data(), {}, nullptr};
-  figures.flops = 2.0 * n * n * n / detail::shortest([&] { product->run(launch); });
+  figures.flops = 2.0 * n * n * n / shortest([&] { product->run(launch); });
   constexpr std::size_t bytes = 32 << 20;
   std::vector<std::byte> source(bytes, std::byte{1}), target(bytes);
-  figures.memory_bytes = 2.0 * bytes / detail::shortest([&] { std::memcpy(target.data(), source.data(), bytes); });
+  figures.memory_bytes = 2.0 * bytes / shortest([&] { std::memcpy(target.data(), source.data(), bytes); });
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include <replicator/core/location.hpp>
 #include <replicator/runtime/plan/capturable_ranges.hpp>
 #include <replicator/runtime/see/instruction_text.hpp>
+#include <replicator/runtime/see/reports.hpp>
 
 namespace replicator::detail {
 
@@ -24,8 +25,7 @@ inline std::string place_text(const Resolution& resolution, const Program& progr
   return text_of(resolution, program, instruction) + (node ? " at " + node->where.text() : "");
 }
 
-// Empty for kinds of device that cannot capture.
-template <class = void>
+template <class>
 std::string capture_text(const Resolution& resolution, const Program& program) {
   if (!program.queue.can_capture()) return {};
   std::size_t captured = 0, replays = 0;
@@ -33,13 +33,13 @@ std::string capture_text(const Resolution& resolution, const Program& program) {
   for (const auto& stretch : program.stretches) {
     captured += stretch.captured.empty() ? 0 : stretch.end - stretch.begin;
     replays += !stretch.captured.empty();
-    text += detail::stretch_text(stretch);
+    text += stretch_text(stretch);
   }
   std::map<std::string, int> others;
   for (const auto& instruction : program.code) {
     const bool of_device = instruction.kind == Instruction::Kind::run || instruction.kind == Instruction::Kind::copy;
     if (const auto reason = why_not_captured(instruction); of_device && !reason.empty())
-      ++others[detail::place_text(resolution, program, instruction) + " is not captured: " + std::string{reason}];
+      ++others[place_text(resolution, program, instruction) + " is not captured: " + std::string{reason}];
   }
   for (const auto& [what, times] : others) text += "  " + what + (times > 1 ? " (" + std::to_string(times) + " times)" : "") + "\n";
   return std::to_string(captured) + " of " + std::to_string(program.code.size()) + " instructions are captured, replayed as " + std::to_string(replays) +

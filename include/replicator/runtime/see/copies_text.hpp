@@ -7,11 +7,11 @@
 
 #include <replicator/runtime/memory_need.hpp>
 #include <replicator/runtime/program.hpp>
+#include <replicator/runtime/see/reports.hpp>
 
 namespace replicator::detail {
 
-// Empty if the device computes on host memory.
-template <class = void>
+template <class>
 std::string copies_text(const Program& program) {
   if (!program.queue.handle()) return {};
   collectives::HostPart sum{program.stage_bytes, 0, 0};

@@ -13,14 +13,14 @@
 #include <vector>
 
 #include <replicator/collectives/choose/choose_schedule.hpp>
+#include <replicator/core/quantile.hpp>
 #include <replicator/devices/device_kind.hpp>
 #include <replicator/graph/fused_reduce.hpp>
 #include <replicator/graph/rows.hpp>
 #include <replicator/runtime/see/instruction_text.hpp>
 #include <replicator/runtime/see/layout_copies.hpp>
-#include <replicator/runtime/see/machine_figures.hpp>
 #include <replicator/runtime/see/quantity_text.hpp>
-#include <replicator/runtime/see/trace.hpp>
+#include <replicator/runtime/see/reports.hpp>
 
 namespace replicator::detail {
 
@@ -52,13 +52,6 @@ inline double operations_of(const Graph& graph, std::uint32_t index) {
   double elements = 0;
   for (const auto& output : node.outputs) elements += static_cast<double>(output.shape.elements());
   return elements;
-}
-
-inline double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 class Explanation {
@@ -182,17 +175,16 @@ class Explanation {
   bool timed_ = false;
 };
 
-// The results of calibrate(), in words.
-inline std::string limits_text(DeviceKind kind, const MachineFigures& figures, bool measured) {
+template <class>
+std::string limits_text(DeviceKind kind, const MachineFigures& figures, bool measured) {
   const std::string device = "limits of a " + std::string{name_of(kind)} + " device";
   if (!measured) return device + ": not measured, only those of devices that compute on the host are; give yours in ExplainOptions::machine\n";
-  return device + ", measured: " + detail::large_text(figures.flops) + "FLOP/s, " + detail::large_text(figures.memory_bytes) + "B/s\n";
+  return device + ", measured: " + large_text(figures.flops) + "FLOP/s, " + large_text(figures.memory_bytes) + "B/s\n";
 }
 
-// `trace` may be null or empty; then the text has no measured times.
-template <class = void>
+template <class>
 std::string explain(const Resolution& resolution, const Program& program, const DeviceTrace* trace, const ExplainOptions& options) {
-  return detail::Explanation{resolution, program, trace, options}.run();
+  return Explanation{resolution, program, trace, options}.run();
 }
 
 }  // namespace replicator::detail

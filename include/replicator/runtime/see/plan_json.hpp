@@ -7,26 +7,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include <replicator/collectives/schedule_json.hpp>
 #include <replicator/runtime/see/instruction_text.hpp>
 #include <replicator/runtime/see/plan_places.hpp>
+#include <replicator/runtime/see/reports.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
 namespace replicator::detail {
-
-// One process's part of a plan. The referenced objects outlive the call.
-struct PlanView {
-  int process = 0;
-  int first_replica = 0;
-  const Resolution& resolution;
-  std::span<const Program> programs;        // by device
-  const std::vector<std::string>& devices;  // "cpu:0"
-  const VariableStore& variables;
-};
 
 class PlanJson {
  public:
@@ -239,12 +229,11 @@ class PlanJson {
   std::vector<std::string> schedules_;
 };
 
-// One process's part of the plan, as JSON.
-template <class = void>
-std::string plan_part(const PlanView& view) { return detail::PlanJson{view}.run(); }
+template <class>
+std::string plan_part(const PlanView& view) { return PlanJson{view}.run(); }
 
-// The whole plan, from the parts of all processes. `number`: the number of the replicated step in its Replicator.
-inline std::string plan_json(const std::vector<std::string>& parts, std::size_t number = 0) {
+template <class>
+std::string plan_json(const std::vector<std::string>& parts, std::size_t number) {
   JsonWriter json;
   json.object([&] {
     json.member("format", "replicator plan 1");

@@ -8,38 +8,13 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <replicator/io/json/json_writer.hpp>
-#include <replicator/runtime/see/trace.hpp>
+#include <replicator/runtime/see/reports.hpp>
 
 namespace replicator::detail {
-
-// Maps a time of this process to the common clock. It interpolates linearly between two measurements, because clocks
-// drift.
-struct TraceClock {
-  std::int64_t first_time = 0, first_offset = 0;
-  std::int64_t last_time = 0, last_offset = 0;
-  std::int64_t uncertainty = 0;
-
-  std::int64_t operator()(std::int64_t time) const {
-    const auto span = static_cast<double>(last_time - first_time);
-    const double part = span > 0 ? static_cast<double>(time - first_time) / span : 0;
-    return time + first_offset + static_cast<std::int64_t>(part * static_cast<double>(last_offset - first_offset));
-  }
-};
-
-// The records of one process, with traces for each compiled step.
-struct ProcessTrace {
-  int process = 0;
-  std::string name;                                              // "process 2 (pid 4711 on host-a)"
-  std::vector<std::string> devices;                              // "cpu:0"
-  std::vector<std::vector<std::shared_ptr<DeviceTrace>>> steps;  // [compiled step][device]
-  std::vector<std::shared_ptr<InputTrace>> inputs;
-  TraceClock clock;
-};
 
 class TraceText {
  public:
@@ -155,12 +130,11 @@ class TraceText {
   JsonWriter json_;
 };
 
-// The events of one process, for trace_file().
-template <class = void>
-std::string trace_events(const ProcessTrace& trace) { return detail::TraceText{trace}.run(); }
+template <class>
+std::string trace_events(const ProcessTrace& trace) { return TraceText{trace}.run(); }
 
-// The text of a trace file: the events of several processes, and the uncertainty of each clock in nanoseconds.
-inline std::string trace_file(const std::vector<std::string>& events, const std::vector<std::int64_t>& uncertainties) {
+template <class>
+std::string trace_file(const std::vector<std::string>& events, const std::vector<std::int64_t>& uncertainties) {
   JsonWriter json;
   json.object([&] {
     json.member("displayTimeUnit", "ms");
