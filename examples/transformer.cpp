@@ -196,7 +196,7 @@ std::string write(rp::Replicator& repl, const Options& o, const Text& text) {
   auto step = repl.replicate(
       temperatures,
       [&](rp::ReplicaContext& replica, rp::Tensor<float> temperature) {
-        const auto written = replica.variable<std::int32_t>("written", prompt.shape(), rp::Initializer::value(prompt.any()), {.trainable = false});
+        const auto written = replica.variable<std::int32_t>("written", prompt.shape(), rp::Initializer::value(prompt), {.trainable = false});
         const auto logits = network(replica, written.read(), o, static_cast<std::int64_t>(text.alphabet.size()), 0);  // [1, context, alphabet]
         const auto next = rp::broadcast(rp::categorical(rp::slice_axis(logits, 1, -1) / temperature), 0);             // [1, 1]
         written.assign(rp::concat({rp::slice_axis(written.read(), 1, 1), next}, 1));

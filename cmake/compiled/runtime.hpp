@@ -10,6 +10,6 @@ namespace replicator::detail {
 
 REPLICATOR_TEMPLATE LoweredGraph lower<>(const GraphClass&, DeviceKind, ExecutableCache&);
 REPLICATOR_TEMPLATE void execute<>(Program&, InputStage::Inputs, const ExecutionOptions&);
-REPLICATOR_TEMPLATE AnyArray initial_value<>(const VariableDeclaration&, std::uint64_t, const StagingSupport*);
+REPLICATOR_TEMPLATE AnyArray initial_value<>(const VariableDeclaration&, std::uint64_t, int, const StagingSupport*);
 
 }  // namespace replicator::detail

@@ -286,7 +286,7 @@ TEST_CASE("a variable asked for with two initialisers names both lines") {
       at = Where::current(), replica.variable<float>("w", {2}, other);
     });
   };
-  const auto values = [](float a, float b) { return Initializer::value(Array<float>{{2}, {a, b}}.any()); };
+  const auto values = [](float a, float b) { return Initializer::value(Array<float>{{2}, {a, b}}); };
   const auto found = asked(Initializer::normal(0, 0.02), Initializer::uniform(-0.5, 0.5));
   CHECK(found.message == "the variable \"w\" was asked for as uniform from -0.5 to 0.5 at " + found.line +
                              ", but it was declared as normal with mean 0 and standard deviation 0.02 at " + Location{first}.text() +

@@ -133,7 +133,7 @@ TEST_CASE("own_data learns from two NumPy files, with one digest on one device, 
 }
 
 TEST_CASE("every program of examples/custom prints the same on one device and on two") {
-  for (const char* program : {"own_operation", "own_gradient", "own_optimizer", "local_sgd", "contrastive", "data_source"}) {
+  for (const char* program : {"own_operation", "own_gradient", "own_optimizer", "local_sgd", "contrastive", "experts", "data_source"}) {
     const auto command = std::string{"custom/"} + program + " --replicas 4 --devices ";
     const auto serial = run(command + "cpu:0");
     CHECK(test::line_of(serial, "digest: ").size() == 64);

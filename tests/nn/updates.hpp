@@ -35,7 +35,7 @@ std::map<std::string, std::vector<double>> updated(const Optimizer& optimizer, c
   auto train = repl.replicate(
       [&](const InputContext&) { return data::from_generator([&](std::int64_t at) { return filled(three_gradients[at % 3]); }); },
       [&](ReplicaContext& replica, Tensor<T> gradient) {
-        const auto w = replica.template variable<T>("w", shape, Initializer::value(filled(first_values).any()));
+        const auto w = replica.template variable<T>("w", shape, Initializer::value(filled(first_values)));
         const auto loss = sum(w.read() * gradient);
         optimizer.minimize(replica, loss);
         return loss;

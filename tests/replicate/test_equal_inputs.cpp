@@ -116,6 +116,9 @@ TEST_CASE("values of all replicas are printed and summed") {
   CHECK(text(Numbers{{{{2}, {1, 2}}, {{2}, {3, 4}}}, 2, 4}) == "replicas 2 to 3: [[1, 2], [3, 4]]");
   CHECK(text(Numbers{{Array<float>{{3, 3}}}, 0, 1}) == "[[0, 0, 0, 0, 0, 0, 0, 0, ...]]");
   CHECK(text(PerReplica<Array<std::uint8_t>>{{{{}, {65}}}, 0, 1}) == "[65]");
+  CHECK(text(Array<float>{{2, 1}, {1, 2}}) == "[1, 2]");
+  CHECK(text(Array<float>{{}, {0.5f}}) == "0.5");
+  CHECK(text(Array<float>{}) == "[]");
   CHECK(sum(Numbers{{{{2}, {1, 2}}, {{2}, {3, 4}}}, 0, 2}) == 10);
   const auto count = sum(PerReplica<Array<bool>>{{{{2}, {true, false}}, {{2}, {true, true}}}, 0, 2});
   CHECK(std::is_same_v<decltype(count), const std::int64_t>);

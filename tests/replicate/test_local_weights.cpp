@@ -104,7 +104,7 @@ TEST_CASE("mirrored variables and steps without local ones are refused with name
     });
   });
   CHECK_THAT(averaging, Catch::Contains("which is replica_local because replica.local_variables() was alive there: only mirrored variables can be trained on all "
-                                        "replicas; declare it outside that scope, or train it by nn::local(optimizer)"));
+                                        "replicas; declare it outside that scope, or train it by nn::local(optimizer) on each replica alone, and give each minimize a list"));
   CHECK_THAT(error_of([&] { repl.replicate([](ReplicaContext& replica) { nn::average_over_replicas(replica, "net"); }); }),
              Catch::Contains("average_over_replicas at test_local_weights.cpp:") && Catch::Contains("found no replica-local floating variable below \"net\""));
 }
@@ -115,6 +115,41 @@ TEST_CASE("a step that forgets local_variables() for a variable of another step 
   const auto other = error_of([&] { repl.replicate([](ReplicaContext& replica) { return sum(replica.variable<float>("w", {2}, Initializer::zeros()).read()); }); });
   CHECK_THAT(other, Catch::Contains("was asked for as mirrored float32[2] at test_local_weights.cpp:") && Catch::Contains("declared as replica_local float32[2] at") &&
                         Catch::EndsWith("the same kind: let replica.local_variables() live at both lines or at neither"));
+}
+
+TEST_CASE("local weights of layers begin equal, or each replica draws its own; zeros stay zeros, and placement changes nothing") {
+  const auto experts = [](ReplicaContext& replica) {
+    const auto x = full<float>(replica, {4, 3}, 1.0f);
+    const auto equal = [&] {
+      const auto own = replica.local_variables();
+      return nn::linear(replica, x, "equal", {.features = 2});
+    }();
+    const auto own = replica.local_variables(LocalVariables::begin_apart);
+    const auto zeros = replica.variable<float>("zeros", {2}, Initializer::zeros());
+    return sum(equal + nn::linear(replica, x, "expert", {.features = 2}) + zeros.read());
+  };
+  Replicator repl{on_devices(3, 1)}, spread{on_devices(3, 2)};
+  repl.replicate(experts);
+  spread.replicate(experts);
+  CHECK(item(repl, "equal.weight", 0) == item(repl, "equal.weight", 2));
+  CHECK(item(repl, "expert.weight", 0) != item(repl, "expert.weight", 1));
+  CHECK(item(repl, "expert.weight", 1) != item(repl, "expert.weight", 2));
+  CHECK(item(repl, "zeros", 2) == 0);
+  CHECK(repl.digest() == spread.digest());
+}
+
+TEST_CASE("a variable cannot begin equal in one step and apart in another") {
+  Replicator repl{on_devices(2, 1)};
+  const auto declare = [](LocalVariables begin) {
+    return [begin](ReplicaContext& replica) {
+      const auto own = replica.local_variables(begin);
+      return sum(replica.variable<float>("w", {2}, Initializer::normal(0, 1)).read());
+    };
+  };
+  auto equal = repl.replicate(declare(LocalVariables::begin_equal));
+  CHECK_THAT(error_of([&] { repl.replicate(declare(LocalVariables::begin_apart)); }),
+             Catch::Contains("was asked for as normal with mean 0 and standard deviation 1, drawn by each replica at test_local_weights.cpp:") &&
+                 Catch::Contains("declared as normal with mean 0 and standard deviation 1 at test_local_weights.cpp:"));
 }
 
 }  // namespace test_local_weights

@@ -219,10 +219,10 @@ TEST_CASE("a variable that begins differently on a replica, or is not there, is 
   CHECK(declare([&](auto& replica, bool one) { variable(replica, "w", {2}, one ? Initializer::normal(0, 1) : Initializer::uniform(0, 1), mirrored); })
             .find("another first value") != std::string::npos);
   CHECK(declare([&](auto& replica, bool one) {
-          variable(replica, "w", {2}, Initializer::value(Array<float>{{2}, {0, one ? 1.0f : 2.0f}}.any()), mirrored);
+          variable(replica, "w", {2}, Initializer::value(Array<float>{{2}, {0, one ? 1.0f : 2.0f}}), mirrored);
         }).find("another first value") != std::string::npos);
   CHECK(declare([&](auto& replica, bool) {
-          variable(replica, "w", {2}, Initializer::value(Array<float>{{2}, {0, 1}}.any()), mirrored);
+          variable(replica, "w", {2}, Initializer::value(Array<float>{{2}, {0, 1}}), mirrored);
         }) == "nothing");
   CHECK(declare([&](auto& replica, bool one) { variable(replica, "w", {one ? 2 : 3}, Initializer::zeros(), mirrored); }) ==
         "replica 1: the variable \"w\" at " + line(second) + " is mirrored float32[2]; in replica 0 it is mirrored float32[3] at " + line(first) +

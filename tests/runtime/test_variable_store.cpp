@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -187,12 +188,12 @@ TEST_CASE("a constant, and a value that is given, are taken as they are in every
   CHECK(initial_value(declaration("n", Initializer::ones(), {2}, VariableKind::mirrored, DType::int64), 0)
             .as<std::int64_t>()[1] == 1);
   const Array<float> given{{3}, {1, 2, 3}};
-  CHECK(floats(initial_value(declaration("w", Initializer::value(given.any()), {3}), 9)) ==
+  CHECK(floats(initial_value(declaration("w", Initializer::value(given), {3}), 9)) ==
         std::vector<float>{1, 2, 3});
 }
 
 TEST_CASE("a first value of another type is refused") {
-  CHECK_THROWS_WITH(initial_value(declaration("w", Initializer::value(Array<float>{{2}}.any()), {3}), 0),
+  CHECK_THROWS_WITH(initial_value(declaration("w", Initializer::value(Array<float>{{2}}), {3}), 0),
                     "\"w\" is float32[3] (declared at train.cpp:12), but its first value is float32[2]");
 }
 
@@ -206,6 +207,19 @@ TEST_CASE("a mirrored variable has a copy for each device, a replica-local one f
   CHECK(store.data("s", 0) != store.data("s", 4));
   CHECK_THROWS(store.value("w", 2));
   CHECK_THROWS(store.value("s", 5));
+}
+
+TEST_CASE("what replicas draw for themselves depends on the replica, and not on the process that holds it") {
+  auto own = declaration("s", Initializer::normal(0, 1), {3}, VariableKind::replica_local);
+  own.initializer.of_replica = true;
+  VariableStore whole{7, 1, 4}, upper{7, 1, 2, 2};
+  whole.declare(own);
+  upper.declare(own);
+  std::set<std::vector<float>> values;
+  for (int replica = 0; replica < 4; ++replica) values.insert(floats(whole.value("s", replica)));
+  CHECK(values.size() == 4);
+  CHECK(floats(upper.value("s", 0)) == floats(whole.value("s", 2)));
+  CHECK(floats(upper.value("s", 1)) == floats(whole.value("s", 3)));
 }
 
 TEST_CASE("large variables of zeros take no memory until they are written to, and each copy has its own") {

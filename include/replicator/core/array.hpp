@@ -3,9 +3,11 @@
 // owns its elements unless it was made by `borrow`. A copy always owns its elements.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iosfwd>
 #include <memory>
 #include <new>
 #include <span>
@@ -166,5 +168,24 @@ class Array {
  private:
   AnyArray any_;
 };
+
+// Prints "0.5" for one number without axes, and "[1, 2]" for others: at most eight elements, in row-major order.
+template <Element T, class Traits>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const Array<T>& array) {
+  constexpr std::int64_t most = 8;
+  const auto element = [&](T value) {
+    if constexpr (std::same_as<T, std::uint8_t>) out << static_cast<int>(value);
+    else if constexpr (std::same_as<T, bfloat16>) out << static_cast<float>(value);
+    else out << value;
+  };
+  const std::int64_t size = array.size();
+  if (size > 0 && array.shape().rank() == 0) return element(array[0]), out;
+  out << '[';
+  for (std::int64_t e = 0; e < size && e < most; ++e) {
+    out << (e > 0 ? ", " : "");
+    element(array[e]);
+  }
+  return out << (size > most ? ", ...]" : "]");
+}
 
 }  // namespace replicator

@@ -115,6 +115,7 @@ inline std::string text_of(const Initializer& initializer) {
   hasher.word(std::bit_cast<std::uint64_t>(initializer.a.real()));
   hasher.word(static_cast<std::uint64_t>(initializer.a.whole()));
   hasher.word(std::bit_cast<std::uint64_t>(initializer.b));
+  hasher.word(initializer.of_replica);
   if (initializer.array) hasher.bytes(initializer.array->bytes());
   return hasher.result().text();
 }

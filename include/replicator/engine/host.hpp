@@ -64,7 +64,7 @@ class Host {
         job_{*shared_job_},
         placement_{replay_ ? Placement::alone(replay_->replica(), replay_->replicas()) : Placement{job_, deployment_}},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, placement_.grid())},
-        variables_{deployment_.seed, copies_of_variables(), placement_.end() - placement_.begin(), staging_of(deployment_.devices)},
+        variables_{deployment_.seed, copies_of_variables(), placement_.end() - placement_.begin(), placement_.begin(), staging_of(deployment_.devices)},
         pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)},
         reporter_{deployment_, job_},
         checkpoints_{deployment_, job_, placement_} {

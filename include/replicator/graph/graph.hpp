@@ -121,8 +121,8 @@ class Graph : public detail::GraphAnchor {
   // The prefix of variable names at this point of the program ("layer1.0."); see ReplicaContext::scope.
   std::string& scope() { return scope_; }
 
-  // Whether variables that are declared from here on are replica-local; see ReplicaContext::local_variables.
-  bool& local_variables() { return local_variables_; }
+  // The kind of variables that are declared from here on; see ReplicaContext::local_variables.
+  LocalVariables& local_variables() { return local_variables_; }
 
   // Replaces the result of the first read of a trainable variable; null: the value at the step's start is used.
   using Substitute = AnyTensor (*)(Graph&, std::uint32_t variable, AnyTensor value, Location where);
@@ -174,7 +174,7 @@ class Graph : public detail::GraphAnchor {
   std::optional<Location> line_;
   DType products_ = DType::float32;
   Substitute substitute_ = nullptr;
-  bool local_variables_ = false;
+  LocalVariables local_variables_ = LocalVariables::no;
 };
 
 template <class>

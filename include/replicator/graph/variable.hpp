@@ -22,12 +22,20 @@ enum class VariableKind : std::uint8_t {
   replica_local,  // each replica has its own, for example batch-norm statistics
 };
 
+// The kind of declared variables while a scope of ReplicaContext::local_variables lives.
+enum class LocalVariables : std::uint8_t {
+  no,           // as declared
+  begin_equal,  // replica-local, with the same first values on all replicas
+  begin_apart   // replica-local; each replica draws first values of its own
+};
+
 // "mirrored" or "replica_local"
 constexpr std::string_view name_of(VariableKind kind) {
   return kind == VariableKind::mirrored ? "mirrored" : "replica_local";
 }
 
-// A variable's first value: a pure function of (seed, name), the same on every replica.
+// A variable's first value: a pure function of (seed, name), the same on every replica; with `of_replica` a function of
+// (seed, name, replica).
 struct Initializer {
   enum class Kind : std::uint8_t {
     constant,
@@ -41,21 +49,27 @@ struct Initializer {
   Number a = 0;                           // constant: the value; uniform: lower bound; normal: mean; orthogonal: gain
   double b = 0;                           // uniform: upper bound; normal: standard deviation
   std::shared_ptr<const AnyArray> array;  // for kind `value`
+  bool of_replica = false;                // each replica draws numbers of its own; see ReplicaContext::local_variables
 
-  static Initializer constant(Number value) { return {Kind::constant, value, 0, nullptr}; }
+  static Initializer constant(Number value) { return {Kind::constant, value, 0, nullptr, false}; }
   static Initializer zeros() { return constant(0); }
   static Initializer ones() { return constant(1); }
-  static Initializer uniform(double low, double high) { return {Kind::uniform, low, high, nullptr}; }
-  static Initializer normal(double mean, double stddev) { return {Kind::normal, mean, stddev, nullptr}; }
+  static Initializer uniform(double low, double high) { return {Kind::uniform, low, high, nullptr, false}; }
+  static Initializer normal(double mean, double stddev) { return {Kind::normal, mean, stddev, nullptr, false}; }
   template <class = void>
   static Initializer value(AnyArray array) {  // throws BuildError for an array without memory
     if (array.empty()) detail::refuse_without_memory("Initializer::value");
-    return {Kind::value, 0, 0, std::make_shared<const AnyArray>(std::move(array))};
+    return {Kind::value, 0, 0, std::make_shared<const AnyArray>(std::move(array)), false};
   }
+  template <Element T>
+  static Initializer value(const Array<T>& array) { return value(array.any()); }
 
-  // Whether both give the same first value, for every seed and name.
+  // Whether the values are random numbers.
+  bool draws() const { return kind != Kind::constant && kind != Kind::value; }
+
+  // Whether both give the same first value, for every seed, name and replica.
   friend bool operator==(const Initializer& x, const Initializer& y) {
-    if (x.kind != y.kind) return false;
+    if (x.kind != y.kind || x.of_replica != y.of_replica) return false;
     if (x.kind == Kind::value)
       return x.array == y.array ||
              (x.array->type() == y.array->type() && std::equal(x.array->bytes().begin(), x.array->bytes().end(), y.array->bytes().begin()));
@@ -74,12 +88,12 @@ struct Initializer {
 
 template <class>
 std::string Initializer::text() const {
-  const std::string first = detail::number_text(a.real()), second = detail::number_text(b);
+  const std::string first = detail::number_text(a.real()), second = detail::number_text(b), whose = of_replica ? ", drawn by each replica" : "";
   switch (kind) {
-    case Kind::uniform: return "uniform from " + first + " to " + second;
-    case Kind::normal: return "normal with mean " + first + " and standard deviation " + second;
-    case Kind::truncated_normal: return "normal with mean " + first + " and standard deviation " + second + ", cut at two of them";
-    case Kind::orthogonal: return "orthogonal with gain " + first;
+    case Kind::uniform: return "uniform from " + first + " to " + second + whose;
+    case Kind::normal: return "normal with mean " + first + " and standard deviation " + second + whose;
+    case Kind::truncated_normal: return "normal with mean " + first + " and standard deviation " + second + ", cut at two of them" + whose;
+    case Kind::orthogonal: return "orthogonal with gain " + first + whose;
     case Kind::value: return "the values of an array";
     default: return "constant " + first;
   }

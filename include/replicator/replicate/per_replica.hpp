@@ -117,29 +117,10 @@ auto sum(const PerReplica<Array<T>>& values) {
 // Of each value it prints at most eight elements. A part begins with its replicas: "replicas 2 to 3: [0.5, 0.25]".
 template <Element T, class Traits>
 std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const PerReplica<Array<T>>& values) {
-  constexpr std::int64_t most = 8;
-  const auto element = [&](T value) {
-    if constexpr (std::same_as<T, std::uint8_t>) out << static_cast<int>(value);
-    else if constexpr (std::same_as<T, bfloat16>) out << static_cast<float>(value);
-    else out << value;
-  };
   const auto count = static_cast<int>(values.end() - values.begin());
   if (!values.whole()) out << "replicas " << values.first() << " to " << values.first() + count - 1 << ": ";
   out << '[';
-  for (int i = 0; i < count; ++i) {
-    const Array<T>& value = *(values.begin() + i);
-    out << (i > 0 ? ", " : "");
-    if (value.shape().rank() == 0) {
-      element(value[0]);
-      continue;
-    }
-    out << '[';
-    for (std::int64_t e = 0; e < std::min<std::int64_t>(value.size(), most); ++e) {
-      out << (e > 0 ? ", " : "");
-      element(value[e]);
-    }
-    out << (value.size() > most ? ", ...]" : "]");
-  }
+  for (int i = 0; i < count; ++i) out << (i > 0 ? ", " : "") << *(values.begin() + i);
   return out << ']';
 }
 

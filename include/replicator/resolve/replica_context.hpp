@@ -26,7 +26,8 @@ namespace detail {
 // Returns the variable's number in the graph. Throws BuildError as ReplicaContext::variable does.
 template <class = void>
 std::uint32_t declare_variable(Graph& graph, std::string_view name, TensorType type, Initializer initializer, const VariableOptions& options, Location where) {
-  const VariableKind kind = graph.local_variables() ? VariableKind::replica_local : options.kind;
+  const VariableKind kind = graph.local_variables() != LocalVariables::no ? VariableKind::replica_local : options.kind;
+  initializer.of_replica = graph.local_variables() == LocalVariables::begin_apart && initializer.draws();
   const bool wanted = options.trainable && is_floating(type.dtype), trainable = wanted && options.kind == VariableKind::mirrored;
   return graph.declare({graph.scope() + std::string{name}, type, kind, trainable, std::move(initializer), where, -1, wanted && !trainable});
 }
@@ -66,9 +67,11 @@ class ReplicaContext {
   detail::ScopedValue<std::string> scope(std::string_view name) { return {graph_->scope(), graph_->scope() + std::string{name} + "."}; }
 
   // While the result lives, all declared variables are replica-local, those of layers too: each replica trains weights of
-  // its own. They begin equal. nn::local(optimizer) trains them, and nn::average_over_replicas averages them.
+  // its own. nn::local(optimizer) trains them, and nn::average_over_replicas averages them. They begin equal, unless
+  // each replica draws its own first values (begin_apart), as the experts of a mixture must. Constants stay equal.
   //   const auto own = replica.local_variables();
-  detail::ScopedValue<bool> local_variables() { return {graph_->local_variables(), true}; }
+  //   const auto expert = replica.local_variables(rp::LocalVariables::begin_apart);
+  detail::ScopedValue<LocalVariables> local_variables(LocalVariables begin = LocalVariables::begin_equal) { return {graph_->local_variables(), begin}; }
 
   // While the result lives, new nodes and the variables they declare are on logical device i of this replica:
   //   Tensor<float> h = [&] { const auto here = replica.logical_device(0); return first_half(replica, x); }();

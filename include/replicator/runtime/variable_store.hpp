@@ -51,9 +51,9 @@ inline bool is_zero(const Initializer& initializer) {
   return initializer.kind == Initializer::Kind::constant && initializer.a.real() == 0 && !std::signbit(initializer.a.real());
 }
 
-// Throws BuildError if the initializer's array has another type.
+// `replica` is counted in the job. Throws BuildError if the initializer's array has another type.
 template <class = void>
-AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, const StagingSupport* staging = nullptr) {
+AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, int replica = 0, const StagingSupport* staging = nullptr) {
   const auto& initializer = variable.initializer;
   if (initializer.kind == Initializer::Kind::value) {
     if (initializer.array->type() != variable.type)
@@ -64,6 +64,7 @@ AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, 
   auto array = detail::untouched_array(variable.type, staging);
   Hasher name;
   name.text(variable.name);
+  if (initializer.of_replica) name.word(static_cast<std::uint64_t>(replica));
   const auto stream = name.result().low;
   constexpr std::uint32_t substream = 0x696E6974;
   visit_dtype(variable.type.dtype, [&]<class T>() {
@@ -84,10 +85,10 @@ AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, 
 
 class VariableStore {
  public:
-  // `replicas`: of this host. `devices`: the number of mirrored copies on this host. `staging`: of their kind of
-  // device.
-  VariableStore(std::uint64_t seed, int devices, int replicas, const StagingSupport* staging = nullptr)
-      : seed_{seed}, devices_{devices}, replicas_{replicas}, staging_{staging} {}
+  // `replicas`: of this host, from `first_replica` of the job. `devices`: the number of mirrored copies on this host.
+  // `staging`: of their kind of device.
+  VariableStore(std::uint64_t seed, int devices, int replicas, int first_replica = 0, const StagingSupport* staging = nullptr)
+      : seed_{seed}, devices_{devices}, replicas_{replicas}, first_replica_{first_replica}, staging_{staging} {}
 
   // Adds the variable with its first value, or finds it. Throws BuildError if an earlier declaration differs, and
   // DeviceError if there is not enough memory.
@@ -170,8 +171,8 @@ class VariableStore {
     std::deque<VariableValue> values;
   };
   AnyArray first_value(const VariableDeclaration& variable, const std::deque<VariableValue>& others) const {
-    const bool alike = !others.empty() && !detail::is_zero(variable.initializer);
-    return alike ? detail::copy_of(others.front().read(), staging_) : initial_value(variable, seed_, staging_);
+    const bool alike = !others.empty() && !detail::is_zero(variable.initializer) && !variable.initializer.of_replica;
+    return alike ? detail::copy_of(others.front().read(), staging_) : initial_value(variable, seed_, first_replica_ + static_cast<int>(others.size()), staging_);
   }
   VariableMemory& memory_of(DeviceKind kind, int index) {
     for (auto& memory : memories_)
@@ -197,6 +198,7 @@ class VariableStore {
   std::uint64_t seed_;
   int devices_;
   int replicas_;
+  int first_replica_;
   const StagingSupport* staging_;
   std::map<std::string, Entry> entries_;
   std::mutex mutex_;  // guards memories_: devices are planned at the same time

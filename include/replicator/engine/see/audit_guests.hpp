@@ -29,7 +29,7 @@ class AuditGuests {
  public:
   // Collective. All arguments outlive this object.
   AuditGuests(const Deployment& deployment, transport::Job& job, const Placement& placement)
-      : deployment_{deployment}, job_{job}, placement_{placement}, from_{placement.process_of(placement.audited_by(0))}, to_{process_after(placement)}, variables_{deployment.seed, 1, placement.blocks().count(placement.audited_by(0))} {
+      : deployment_{deployment}, job_{job}, placement_{placement}, from_{placement.process_of(placement.audited_by(0))}, to_{process_after(placement)}, variables_{deployment.seed, 1, placement.blocks().count(placement.audited_by(0)), placement.blocks().begin(placement.audited_by(0))} {
     if (job.size() == 1) return;
     std::vector<int> processes(static_cast<std::size_t>(job.size()));
     std::iota(processes.begin(), processes.end(), 0);
