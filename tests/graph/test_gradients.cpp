@@ -135,6 +135,16 @@ struct OneElement {
   std::vector<AnyTensor> gradient(const GradientContext& at) const { return {sum(Tensor<double>{at.upstream[0]}, {0})}; }
 };
 
+// Its gradient rule gives float32 for float64.
+struct NarrowGradient {
+  static constexpr std::string_view name = "narrow_gradient";
+
+  template <class V>
+  void describe(V&) const {}
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const { return {cast<float>(Tensor<double>{at.upstream[0]})}; }
+};
+
 struct WithoutRule {
   static constexpr std::string_view name = "without_rule";
 
@@ -232,12 +242,14 @@ TEST_CASE("a gradient rule that gives more gradients than there are inputs is re
   CHECK_THROWS_WITH(gradient(y, x), Catch::Contains("the gradient rule of one_too_many at rule.cpp:3 gives 2 gradients for 1 inputs"));
 }
 
-TEST_CASE("a gradient rule that gives another shape than its input's is refused, with the operation and its line") {
+TEST_CASE("a gradient rule that gives another shape or type than its input's is refused, with the operation and its line") {
   Graph graph;
   const Tensor<double> x{test::input(graph, {DType::float64, Shape{2}}, 0)};
-  const Tensor<double> y{compute(graph, OneElement{}, {x}, Location{"rule.cpp", 3})};
-  CHECK_THROWS_WITH(gradient(y, x),
+  const auto of = [&](AnyOperation operation) { return Tensor<double>{compute(graph, std::move(operation), {x}, Location{"rule.cpp", 3})}; };
+  CHECK_THROWS_WITH(gradient(of(OneElement{}), x),
                     Catch::Contains("the gradient rule of one_element at rule.cpp:3 gives float64[] for input 0, which is float64[2]"));
+  CHECK_THROWS_WITH(gradient(of(NarrowGradient{}), x),
+                    Catch::Contains("the gradient rule of narrow_gradient at rule.cpp:3 gives float32[2] for input 0, which is float64[2]"));
 }
 
 TEST_CASE("elements that share a maximum share its gradient") {

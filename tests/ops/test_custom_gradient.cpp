@@ -88,7 +88,7 @@ TEST_CASE("a gradient of another shape names the line, and so does a captured te
   });
   const Location line{where.file_name(), where.line() + 1};
   CHECK(shape == "replica 0: the gradient rule of custom_gradient at " + line.text() +
-                     " gives float64[] for input 0, which is float64[3]: a gradient has the shape of its input");
+                     " gives float64[] for input 0, which is float64[3]: a gradient has the type and shape of its input");
   const auto f = custom_gradient([&](auto x) { return x * s.y; }, [&](auto, auto, auto dy) { return dy * s.y; });
   CHECK(s.values(gradient(sum(f(s.x)), s.x)) == V{5, 7, 11});
   CHECK_THAT(error_of([&] { (void)gradient(sum(f(s.x)), s.y); }),

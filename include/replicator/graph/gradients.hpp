@@ -155,10 +155,10 @@ class Differentiation {
                        " gives " + std::to_string(gradients.size()) + " gradients for " + std::to_string(inputs.size()) +
                        " inputs: it must give one for each, empty where it is zero"};
     for (std::size_t i = 0; i < gradients.size(); ++i)
-      if (gradients[i] && !(gradients[i].shape() == inputs[i].shape()))
+      if (gradients[i] && gradients[i].type() != inputs[i].type())
         throw BuildError{"replica " + std::to_string(graph_.replica()) + ": the gradient rule of " + std::string{operation.name()} + " at " + where.text() +
                          " gives " + gradients[i].type().text() + " for input " + std::to_string(i) + ", which is " + inputs[i].type().text() +
-                         ": a gradient has the shape of its input"};
+                         ": a gradient has the type and shape of its input"};
     return gradients;
   }
 

@@ -201,23 +201,39 @@ class Tensor {
 };
 
 namespace detail {
+// Operands of + - * / that do not fit: tensors of two element types, or a tensor and an Array.
 template <class A, class B>
-concept DifferentTypes = !std::same_as<A, B>;
+inline constexpr bool misfit = false;
+template <class A, class B>
+inline constexpr bool misfit<Tensor<A>, Tensor<B>> = !std::same_as<A, B>;
+template <class A, class B>
+inline constexpr bool misfit<Tensor<A>, Array<B>> = true;
+template <class A, class B>
+inline constexpr bool misfit<Array<A>, Tensor<B>> = true;
+template <class A, class B>
+concept Misfits = misfit<A, B>;
+
+template <class T>
+inline constexpr bool is_array = false;
+template <class T>
+inline constexpr bool is_array<Array<T>> = true;
 
 template <class A, class B>
-constexpr void refuse_types() {
-  static_assert(std::same_as<A, B>, "rp::Tensors of two element types do not mix: rp::cast<float>(x) one of them");
+constexpr void refuse_operands() {
+  constexpr bool array = is_array<A> || is_array<B>;
+  static_assert(!array, "replicator: an rp::Array is no rp::Tensor: rp::constant(replica, array) makes it one");
+  static_assert(array || std::same_as<A, B>, "rp::Tensors of two element types do not mix: rp::cast<float>(x) one of them");
 }
 }  // namespace detail
 
 // Nothing is cast implicitly.
-template <class A, detail::DifferentTypes<A> B>
-void operator+(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
-template <class A, detail::DifferentTypes<A> B>
-void operator-(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
-template <class A, detail::DifferentTypes<A> B>
-void operator*(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
-template <class A, detail::DifferentTypes<A> B>
-void operator/(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
+template <class A, detail::Misfits<A> B>
+void operator+(const A&, const B&) { detail::refuse_operands<A, B>(); }
+template <class A, detail::Misfits<A> B>
+void operator-(const A&, const B&) { detail::refuse_operands<A, B>(); }
+template <class A, detail::Misfits<A> B>
+void operator*(const A&, const B&) { detail::refuse_operands<A, B>(); }
+template <class A, detail::Misfits<A> B>
+void operator/(const A&, const B&) { detail::refuse_operands<A, B>(); }
 
 }  // namespace replicator

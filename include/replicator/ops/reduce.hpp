@@ -75,8 +75,9 @@ Tensor<T> sum(Tensor<T> x, const Axes& axes = {}, std::source_location where = s
 }
 
 // The sum divided by the number of elements. It is NaN where there are none.
-template <FloatingElement T>
+template <Element T>
 Tensor<T> mean(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
+  static_assert(FloatingElement<T>, "replicator: mean takes a floating type: rp::mean(rp::cast<float>(x))");
   const auto n = detail::reduced_elements(x.shape(), detail::resolve_axes(axes, x.shape(), "mean", where));
   return Tensor<T>{apply(detail::ScalarOp::divide, detail::reduce(ReduceKind::sum, x, axes, "mean", where), static_cast<double>(n), where)};
 }

@@ -54,8 +54,8 @@ class Local {
     if (declared.kind != VariableKind::replica_local)
       throw BuildError{"replica " + std::to_string(replica.id()) + ": minimize of nn::local at " + where.text() + " was given \"" + declared.name +
                        "\", declared at " + declared.where.text() +
-                       ", which is mirrored: each replica would give it another value; declare it while replica.local_variables() lives, or minimize "
-                       "without nn::local"};
+                       ", which is mirrored: each replica would give it another value; declare it while replica.local_variables() lives, minimize it "
+                       "without nn::local, or give nn::local a list of the others: replica.trainable_variables<float>(\"expert\"), for example"};
   }
 
   Optimizer inner_;

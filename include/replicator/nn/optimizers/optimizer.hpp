@@ -191,7 +191,8 @@ void require_trainable(const ReplicaContext& replica, const std::vector<Variable
                                    : std::pair{"", "declare it without VariableKind::replica_local"};
     throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() + " was given \"" + variable.name() +
                      "\", declared at " + declared.where.text() + ", which is " + std::string{name_of(declared.kind)} + cause +
-                     ": only mirrored variables can be trained on all replicas; " + cure + ", or train it by nn::local(optimizer) on each replica alone"};
+                     ": only mirrored variables can be trained on all replicas; " + cure + ", or train it by nn::local(optimizer) on each replica alone, and " +
+                     "give each minimize a list of its variables: replica.trainable_variables<float>(\"expert\"), for example"};
   }
 }
 

@@ -122,9 +122,10 @@ struct CrossEntropyOptions {
 
 // The loss of each example: logits [.., C], labels [..] in [0, C) -> [..]. A label outside of [0, C) gives NaN.
 // Throws BuildError where the shapes do not fit, or for a label_smoothing outside of [0, 1].
-template <FloatingElement T, LabelElement L>
+template <FloatingElement T, Element L>
 Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossEntropyOptions& options = {},
                                 std::source_location where = std::source_location::current()) {
+  static_assert(LabelElement<L>, "replicator: softmax_cross_entropy takes the number of each example's class: cast<std::int32_t>(labels), or argmax(labels) where they are one-hot");
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(softmax_cross_entropy(cast<float>(logits, where), labels, options, where), where);
   detail::require_classes("softmax_cross_entropy", logits, labels, where);
   const double smoothing = options.label_smoothing;
