@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <source_location>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/losses/loss.hpp>
 #include <replicator/ops/movement/reshape.hpp>
+#include <replicator/ops/pooling.hpp>
 #include <replicator/ops/random.hpp>
 
 #include "graphs.hpp"
@@ -70,6 +72,31 @@ TEST_CASE("constants are uniform where their bits are equal, varying where they 
   CHECK(uniform(3, [](ReplicaContext& replica, Tensor<float>) { return full<float>(replica, {2}, 3); }));
   CHECK_FALSE(uniform(3, [](ReplicaContext& replica, Tensor<float>) { return full<float>(replica, {2}, replica.id() == 2 ? 3 : 4); }));
   CHECK_FALSE(uniform(2, [](ReplicaContext& replica, Tensor<float>) { return constant<float>(replica, {{}, {replica.id() ? -0.0f : 0.0f}}); }));
+}
+
+TEST_CASE("a value stays uniform where one replica also looks at what it is made of, in bfloat16 too") {
+  const auto stays = [](auto make) {  // make(w) gives a value, and one on the way to it
+    const auto graphs = traced(2, [&](ReplicaContext& replica, Tensor<float>) {
+      const auto [value, inner] = make(mirrored(replica).read());
+      replica.graph().results().push_back(value.value());
+      if (replica.id() == 0) replica.graph().results().push_back(inner.value());
+    });
+    const auto resolution = resolve(graphs);
+    REQUIRE(resolution.classes.size() == 2);
+    for (const auto& one : resolution.classes) CHECK(one.uniformity.uniform[one.graph.results()[0].node]);
+  };
+  stays([](Tensor<float> w) { return std::pair{((w + w) * 2.0f).any(), (w + w).any()}; });
+  stays([](Tensor<float> w) {  // see passes::round_late
+    const auto rounded = cast<bfloat16>(w + w);
+    return std::pair{detail::map_at(
+                         w.graph(), DType::float32, {}, [](Symbol v, Symbol r) { return select(v <= 0, 0, r); }, w, rounded),
+                     rounded.any()};
+  });
+  stays([](Tensor<float> w) {  // see passes::narrow
+    const auto image = cast<float>(cast<bfloat16>(reshape(w, {1, 1, 4, 2})));
+    const auto spread = gradient(sum(max_pool(image, {.window = {2, 2}})), image);
+    return std::pair{cast<bfloat16>(spread).any(), spread.any()};
+  });
 }
 
 TEST_CASE("what an operation computes is uniform where all its inputs are") {

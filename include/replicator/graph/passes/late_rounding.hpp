@@ -15,6 +15,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/passes/round_trips.hpp>
 #include <replicator/graph/rewrite.hpp>
+#include <replicator/graph/uniform_nodes.hpp>
 
 namespace replicator::detail::passes {
 
@@ -41,7 +42,7 @@ inline std::optional<std::uint16_t> handed_on(const Expression& e) {
 
 class LateRounding {
  public:
-  explicit LateRounding(const Graph& graph) : graph_{graph}, rewriter_{graph}, uses_(graph.nodes().size()) {
+  explicit LateRounding(const Graph& graph) : graph_{graph}, rewriter_{graph}, uniform_{uniform_nodes(graph)}, uses_(graph.nodes().size()) {
     for (const auto& node : graph.nodes())
       for (const auto input : node.inputs) ++uses_[input.node];
     for (const auto result : graph.results()) ++uses_[result.node];
@@ -49,7 +50,7 @@ class LateRounding {
 
   Graph run() && {
     for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
-      if (const auto exact = before_rounding(graph_.node(i))) choose_first(i, *exact);
+      if (const auto exact = uniform_[i] ? std::nullopt : before_rounding(graph_.node(i))) choose_first(i, *exact);
       else rewriter_.copy(i);
     }
     return std::move(rewriter_).finish();
@@ -87,11 +88,13 @@ class LateRounding {
 
   const Graph& graph_;
   Rewriter rewriter_;
+  std::vector<bool> uniform_;
   std::vector<std::size_t> uses_;  // number of uses by nodes and results
 };
 
 }  // namespace detail
 
+// Uniform nodes stay: replicas compare them, and a replica that also looks at the rounded value would get other ones.
 // Run it after dead code and common subexpressions, whose extra nodes would count as uses. Run it before the other bfloat16
 // passes, which continue from the chosen value.
 inline Graph round_late(const Graph& graph) { return detail::LateRounding{graph}.run(); }

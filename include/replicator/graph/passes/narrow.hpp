@@ -11,6 +11,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/passes/round_trips.hpp>
 #include <replicator/graph/rewrite.hpp>
+#include <replicator/graph/uniform_nodes.hpp>
 
 namespace replicator::detail::passes {
 
@@ -18,7 +19,7 @@ namespace detail {
 
 class Narrowing {
  public:
-  explicit Narrowing(const Graph& graph) : graph_{graph}, rewriter_{graph}, users_{users_of(graph)} {}
+  explicit Narrowing(const Graph& graph) : graph_{graph}, rewriter_{graph}, uniform_{uniform_nodes(graph)}, users_{users_of(graph)} {}
 
   Graph run() && {
     for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
@@ -34,7 +35,8 @@ class Narrowing {
     const OfWidened kind = compute ? compute->operation.of_widened() : OfWidened::computes;
     const auto& outputs = graph_.node(index).outputs;
     if (kind == OfWidened::computes || outputs.size() != 1 || outputs[0].dtype != DType::float32 || !before_widening(rewriter_.to(), rewriter_(graph_.node(index).inputs[0]))) return false;
-    return kind == OfWidened::picks || is_only_rounded(index);
+    // Replicas compare uniform nodes, so those must not depend on what else uses them.
+    return kind == OfWidened::picks || (!uniform_[index] && is_only_rounded(index));
   }
   bool is_only_rounded(std::uint32_t index) const {
     const auto rounds = [&](std::uint32_t user) { return is_conversion(graph_.node(user)) && graph_.node(user).outputs[0].dtype == DType::bfloat16; };
@@ -60,6 +62,7 @@ class Narrowing {
 
   const Graph& graph_;
   Rewriter rewriter_;
+  std::vector<bool> uniform_;
   std::vector<std::vector<std::uint32_t>> users_;
 };
 
