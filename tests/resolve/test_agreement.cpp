@@ -163,6 +163,24 @@ TEST_CASE("a collective that one replica leaves out, or has alone") {
                      "same order");
 }
 
+TEST_CASE("a collective that one replica has alone is named, whatever comes behind it") {
+  const auto behind = [](auto extra) {
+    return resolution_error(traced(3, [&](ReplicaContext& replica, Tensor<float> x) {
+      all_reduce(x, Reduction::sum, {false, "loss"});
+      if (replica.id() == 0) extra(x);
+      all_reduce(x, Reduction::sum);
+      all_gather(x);
+    }));
+  };
+  const auto alone = [](const std::string& kind, int line, int count) {
+    return "replica 0: " + kind + " at test_agreement.cpp:" + std::to_string(line) + " has no counterpart in replica 1, which asks for 3 collectives instead of " +
+           std::to_string(count) + ": replicas must ask for the same collectives in the same order";
+  };
+  CHECK(behind([](Tensor<float> x) { all_reduce(sum(x), Reduction::sum); }) == alone("all_reduce", __LINE__, 4));
+  CHECK(behind([](Tensor<float> x) { all_reduce(x, Reduction::sum); }) == alone("all_reduce", __LINE__, 4));  // equal to the next one but for the line
+  CHECK(behind([](Tensor<float> x) { all_gather(x), broadcast(x, 0); }) == alone("all_gather", __LINE__, 5));
+}
+
 TEST_CASE("what a placeholder cannot be is refused at its own line") {
   const auto error_at = [](auto ask) { return test::error_of([&] { traced(3, ask); }); };
   Where where;

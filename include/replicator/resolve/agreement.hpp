@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -109,33 +110,57 @@ inline void require_equal_variables(const Graph& a, const Graph& b) {
   }
 }
 
+// The placeholders of a replica, with its graph.
+struct PlaceholderList {
+  const Graph& graph;
+  std::vector<std::uint32_t> nodes = placeholders_of(graph);
+
+  std::size_t size() const { return nodes.size(); }
+  const Node& operator[](std::size_t k) const { return graph.node(nodes[k]); }
+  // Whether placeholder k looks like the j-th of the other list. With `lines` it must come from the same line.
+  bool alike(std::size_t k, const PlaceholderList& other, std::size_t j, bool lines) const {
+    const Node &x = (*this)[k], &y = other[j];
+    return x.kind() == y.kind() && x.label == y.label && graph.type(x.inputs[0]) == other.graph.type(y.inputs[0]) && (!lines || x.where.text() == y.where.text());
+  }
+};
+
+// Where the longer list has placeholders that the shorter one lacks: the first of them. Empty if there is no such place.
+inline std::optional<std::size_t> first_extra(const PlaceholderList& longer, const PlaceholderList& shorter, bool lines) {
+  const std::size_t extra = longer.size() - shorter.size();
+  std::size_t k = 0;
+  while (k < shorter.size() && longer.alike(k, shorter, k, lines)) ++k;
+  for (std::size_t j = k; j < shorter.size(); ++j)
+    if (!longer.alike(j + extra, shorter, j, lines)) return std::nullopt;
+  return k;
+}
+
+// Throws BuildError if one list has placeholders more, and the others are alike.
+inline void refuse_extra(const PlaceholderList& longer, const PlaceholderList& shorter) {
+  auto found = first_extra(longer, shorter, true);
+  if (!found) found = first_extra(longer, shorter, false);
+  if (!found) return;
+  const Node& extra = longer[*found];
+  throw BuildError{"replica " + std::to_string(longer.graph.replica()) + ": " + describe_placeholder(extra) + (extra.marks.order > 0 ? ", for a gradient," : "") +
+                   " has no counterpart in replica " + std::to_string(shorter.graph.replica()) + ", which asks for " + std::to_string(shorter.size()) +
+                   " collectives instead of " + std::to_string(longer.size()) + ": replicas must ask for the same collectives in the same order"};
+}
+
 // Throws BuildError at the first difference. The message names both replicas and both source lines.
 inline void check_agreement(std::span<const Graph> graphs) {
-  if (graphs.empty()) return;
-  std::vector<std::vector<std::uint32_t>> placeholders{placeholders_of(graphs[0])};
-  for (std::size_t g = 1; g < graphs.size(); ++g) {
-    placeholders.push_back(placeholders_of(graphs[g]));
-    const auto &first = placeholders[0], &other = placeholders[g];
-    for (std::size_t k = 0; k < first.size() && k < other.size(); ++k) {
-      const auto& node = graphs[g].node(other[k]);
-      detail::require_equal(graphs[g], node, graphs[0], graphs[0].node(first[k]));
-      const auto peer = detail::first_of_group(graphs, g, node.get<Placeholder>()->groups);
-      detail::require_equal_counts(graphs[g], node, graphs[peer], graphs[peer].node(placeholders[peer][k]));
+  std::vector<PlaceholderList> lists;
+  for (std::size_t g = 0; g < graphs.size(); ++g) {
+    lists.push_back({graphs[g]});
+    const auto &first = lists[0], &other = lists[g];
+    if (other.size() > first.size()) refuse_extra(other, first);
+    if (first.size() > other.size()) refuse_extra(first, other);
+    for (std::size_t k = 0; k < std::min(first.size(), other.size()); ++k) {
+      detail::require_equal(graphs[g], other[k], graphs[0], first[k]);
+      const auto peer = detail::first_of_group(graphs, g, other[k].get<Placeholder>()->groups);
+      detail::require_equal_counts(graphs[g], other[k], graphs[peer], lists[peer][k]);
     }
-    if (first.size() == other.size()) {
-      detail::require_equal_variables(graphs[g], graphs[0]);
-      detail::require_equal_variables(graphs[0], graphs[g]);
-      detail::require_equal_results(graphs[g], graphs[0]);
-      continue;
-    }
-    const bool more = other.size() > first.size();
-    const auto& longer = more ? graphs[g] : graphs[0];
-    const auto& shorter = more ? graphs[0] : graphs[g];
-    const auto& extra = longer.node((more ? other : first)[more ? first.size() : other.size()]);
-    throw BuildError{"replica " + std::to_string(longer.replica()) + ": " + describe_placeholder(extra) + (extra.marks.order > 0 ? ", for a gradient," : "") + " has no counterpart in replica " +
-                     std::to_string(shorter.replica()) + ", which asks for " + std::to_string(more ? first.size() : other.size()) +
-                     " collectives instead of " + std::to_string(more ? other.size() : first.size()) +
-                     ": replicas must ask for the same collectives in the same order"};
+    detail::require_equal_variables(graphs[g], graphs[0]);
+    detail::require_equal_variables(graphs[0], graphs[g]);
+    detail::require_equal_results(graphs[g], graphs[0]);
   }
 }
 
