@@ -3,5 +3,5 @@
 #include <replicator/ops/elementwise.hpp>
 
 void step(replicator::Tensor<float> x, replicator::Tensor<int> weights) {
-  x* weights;
+  const auto weighed = x * weights;
 }

@@ -222,18 +222,18 @@ template <class A, class B>
 constexpr void refuse_operands() {
   constexpr bool array = is_array<A> || is_array<B>;
   static_assert(!array, "replicator: an rp::Array is no rp::Tensor: rp::constant(replica, array) makes it one");
-  static_assert(array || std::same_as<A, B>, "rp::Tensors of two element types do not mix: rp::cast<float>(x) one of them");
+  static_assert(array || std::same_as<A, B>, "replicator: rp::Tensors of two element types do not mix: rp::cast<float>(x) one of them");
 }
 }  // namespace detail
 
 // Nothing is cast implicitly.
 template <class A, detail::Misfits<A> B>
-void operator+(const A&, const B&) { detail::refuse_operands<A, B>(); }
+const A& operator+(const A& a, const B&) { return detail::refuse_operands<A, B>(), a; }
 template <class A, detail::Misfits<A> B>
-void operator-(const A&, const B&) { detail::refuse_operands<A, B>(); }
+const A& operator-(const A& a, const B&) { return detail::refuse_operands<A, B>(), a; }
 template <class A, detail::Misfits<A> B>
-void operator*(const A&, const B&) { detail::refuse_operands<A, B>(); }
+const A& operator*(const A& a, const B&) { return detail::refuse_operands<A, B>(), a; }
 template <class A, detail::Misfits<A> B>
-void operator/(const A&, const B&) { detail::refuse_operands<A, B>(); }
+const A& operator/(const A& a, const B&) { return detail::refuse_operands<A, B>(), a; }
 
 }  // namespace replicator

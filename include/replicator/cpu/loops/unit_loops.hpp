@@ -35,10 +35,10 @@ template <ReduceKind kind>
         : "+v"(lanes)
         : "v"(x), "Yk"(mask));
   } else {
+    // The instruction gives the lane where one of the two is NaN, and where they are equal.
     const auto a = reinterpret_cast<__m512>(lanes), b = reinterpret_cast<__m512>(x);
-    constexpr int before = kind == ReduceKind::max ? _CMP_LT_OQ : _CMP_GT_OQ;
-    const __mmask16 takes = _mm512_cmp_ps_mask(a, b, before) | _mm512_cmp_ps_mask(b, b, _CMP_UNORD_Q);
-    lanes = reinterpret_cast<FloatLanes>(_mm512_mask_mov_ps(a, takes & mask, b));
+    const __m512 chosen = kind == ReduceKind::max ? _mm512_mask_max_ps(a, mask, b, a) : _mm512_mask_min_ps(a, mask, b, a);
+    lanes = reinterpret_cast<FloatLanes>(_mm512_mask_mov_ps(chosen, _mm512_mask_cmp_ps_mask(mask, b, b, _CMP_UNORD_Q), b));
   }
 }
 

@@ -28,10 +28,10 @@ template <ReduceKind kind>
   if constexpr (kind == ReduceKind::sum) {
     add_to(lanes, x);
   } else {
+    // The instruction gives the lane where one of the two is NaN, and where they are equal.
     const auto a = reinterpret_cast<__m256>(lanes), b = reinterpret_cast<__m256>(x);
-    constexpr int before = kind == ReduceKind::max ? _CMP_LT_OQ : _CMP_GT_OQ;
-    const __m256 takes = _mm256_or_ps(_mm256_cmp_ps(a, b, before), _mm256_cmp_ps(b, b, _CMP_UNORD_Q));
-    lanes = reinterpret_cast<EightFloats>(_mm256_blendv_ps(a, b, takes));
+    const __m256 chosen = kind == ReduceKind::max ? _mm256_max_ps(b, a) : _mm256_min_ps(b, a);
+    lanes = reinterpret_cast<EightFloats>(_mm256_blendv_ps(chosen, b, _mm256_cmp_ps(b, b, _CMP_UNORD_Q)));
   }
 }
 
