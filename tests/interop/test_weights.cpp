@@ -10,6 +10,7 @@
 
 #include "../input/temporary_folder.hpp"
 #include "../replicate/deployments.hpp"
+#include "../support/told.hpp"
 
 namespace test_weights {
 
@@ -66,6 +67,23 @@ TEST_CASE("saved weights are those that are loaded, without the optimizer's vari
       const auto bytes = other.value(name, replica).bytes();
       CHECK(std::equal(bytes.begin(), bytes.end(), tensor.bytes().begin(), tensor.bytes().end()));
     }
+}
+
+TEST_CASE("saving weights that each replica trains for itself says that those of one are saved") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/w.safetensors";
+  const auto saved = [&](int replicas, auto step) {
+    Replicator repl{on_devices(replicas, 1)};
+    repl.replicate(step);
+    return test::told(folder, [&] { save_weights(repl, path); });
+  };
+  const auto experts = [](ReplicaContext& replica) {
+    const auto own = replica.local_variables(LocalVariables::begin_apart);
+    nn::linear(replica, full<float>(replica, {1, 3}, 1.0f), "expert", {.features = 2});
+  };
+  CHECK(saved(2, experts) == "replicator: " + path + " holds the values of one replica for 2 replica-local variable(s): expert.bias, expert.weight. A checkpoint keeps those of all replicas\n");
+  CHECK(saved(1, experts).empty());
+  CHECK(saved(2, [](ReplicaContext& replica) { nn::batch_norm(replica, full<float>(replica, {4, 3}, 1.0f), "bn"); }).empty());
 }
 
 TEST_CASE("variables whose names have a slash are saved and loaded as others are, and what an optimizer remembers of them is not") {

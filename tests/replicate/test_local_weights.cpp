@@ -148,8 +148,20 @@ TEST_CASE("a variable cannot begin equal in one step and apart in another") {
   };
   auto equal = repl.replicate(declare(LocalVariables::begin_equal));
   CHECK_THAT(error_of([&] { repl.replicate(declare(LocalVariables::begin_apart)); }),
-             Catch::Contains("was asked for as normal with mean 0 and standard deviation 1, drawn by each replica at test_local_weights.cpp:") &&
-                 Catch::Contains("declared as normal with mean 0 and standard deviation 1 at test_local_weights.cpp:"));
+             Catch::Contains("was asked for as one that begins apart on each replica at test_local_weights.cpp:") &&
+                 Catch::Contains("declared as one that begins equal on all replicas at test_local_weights.cpp:") &&
+                 Catch::EndsWith("or the same argument of replica.local_variables() at both lines"));
+  const auto mixed = [](ReplicaContext& replica) {
+    const auto own = replica.local_variables(replica.id() == 0 ? LocalVariables::begin_equal : LocalVariables::begin_apart);
+    return sum(replica.variable<float>("v", {2}, Initializer::normal(0, 1)).read());
+  };
+  CHECK_THAT(error_of([&] { repl.replicate(mixed); }),
+             Catch::Contains("the variable \"v\" at test_local_weights.cpp:") && Catch::Contains(" begins apart on each replica, but not in replica 0 at ") &&
+                 Catch::EndsWith("every replica must give replica.local_variables() the same argument"));
+  VariableDeclaration mirrored{"w", {DType::float32, {2}}, VariableKind::mirrored, true, Initializer::normal(0, 1), Location{"net.cpp", 7}};
+  mirrored.apart = true;
+  Graph graph;
+  CHECK_THROWS_WITH(graph.declare(mirrored), "the variable \"w\" at net.cpp:7 is mirrored, so it cannot begin apart on each replica: declare it replica_local");
 }
 
 }  // namespace test_local_weights

@@ -144,9 +144,9 @@ TEST_CASE("weights of the smallest and the largest priorities are numbers, and a
   auto replay = numbered(3, {.capacity = 4, .priority_exponent = 10});
   const std::int64_t item[] = {0};
   const float huge[] = {1e38f};
-  CHECK_THROWS_WITH(replay.set_errors(item, huge), Contains("the error 1e+38 of transition 0 gives it no finite priority: its power 10 is too large"));
+  CHECK_THROWS_WITH(replay.set_errors(item, huge), Contains("the error 1e+38 of transition 0 gives it a priority so large that the sum over 4 transitions would not be finite: take a smaller power than 10"));
   auto full = numbered(4, {.capacity = 4, .priority_exponent = 8});  // each has a finite priority, all together do not
-  CHECK_THROWS_WITH(full.set_errors(item, std::vector<float>{3e38f}), Contains("gives it no finite priority: its power 8 is too large"));
+  CHECK_THROWS_WITH(full.set_errors(item, std::vector<float>{3e38f}), Contains("would not be finite: take a smaller power than 8"));
   const float one[] = {1};
   CHECK_NOTHROW(replay.add({one, one, 0, 1, one}));
 }

@@ -211,7 +211,7 @@ TEST_CASE("a mirrored variable has a copy for each device, a replica-local one f
 
 TEST_CASE("what replicas draw for themselves depends on the replica, and not on the process that holds it") {
   auto own = declaration("s", Initializer::normal(0, 1), {3}, VariableKind::replica_local);
-  own.initializer.of_replica = true;
+  own.apart = true;
   VariableStore whole{7, 1, 4}, upper{7, 1, 2, 2};
   whole.declare(own);
   upper.declare(own);

@@ -115,7 +115,6 @@ inline std::string text_of(const Initializer& initializer) {
   hasher.word(std::bit_cast<std::uint64_t>(initializer.a.real()));
   hasher.word(static_cast<std::uint64_t>(initializer.a.whole()));
   hasher.word(std::bit_cast<std::uint64_t>(initializer.b));
-  hasher.word(initializer.of_replica);
   if (initializer.array) hasher.bytes(initializer.array->bytes());
   return hasher.result().text();
 }
@@ -135,7 +134,7 @@ inline void add_interface(Fingerprint& fields, const Graph& graph) {
   for (const auto& variable : graph.variables()) variables[variable.name] = &variable;
   for (const auto& [name, variable] : variables)
     fields.push_back({"the variable \"" + name + "\"",
-                      std::string{name_of(variable->kind)} + " " + variable->type.text() + " first value " + text_of(variable->initializer) +
+                      std::string{name_of(variable->kind)} + " " + variable->type.text() + " first value " + text_of(variable->initializer) + (variable->apart ? " apart" : "") +
                           " device=" + std::to_string(variable->device),
                       variable->where.text(), same_step});
   for (std::size_t k = 0; k < graph.results().size(); ++k)

@@ -198,6 +198,8 @@ std::uint32_t Graph::declare(VariableDeclaration declaration) {
       throw BuildError{"the variable at " + declaration.where.text() + " was given \"\" as its name: checkpoints and messages need one"};
     if (declaration.type.shape.too_large())
       throw BuildError{"the variable \"" + declaration.name + "\" at " + declaration.where.text() + ": " + declaration.type.shape.too_large_text()};
+    if (declaration.apart && declaration.kind == VariableKind::mirrored)
+      throw BuildError{"the variable \"" + declaration.name + "\" at " + declaration.where.text() + " is mirrored, so it cannot begin apart on each replica: declare it replica_local"};
     if (declaration.type.shape.elements() > 0)  // an empty variable may have zero fan; nothing is drawn for it
       declaration.initializer.require_valid("the variable \"" + declaration.name + "\" at " + declaration.where.text(), declaration.type);
     const auto index = static_cast<std::uint32_t>(variables_.size());

@@ -7,6 +7,7 @@
 #include <source_location>
 #include <string_view>
 
+#include <replicator/core/array.hpp>
 #include <replicator/graph/map_gradient.hpp>  // Map and Reduce refer to their gradients
 
 namespace replicator {
@@ -201,39 +202,43 @@ class Tensor {
 };
 
 namespace detail {
-// Operands of + - * / that do not fit: tensors of two element types, or a tensor and an Array.
 template <class A, class B>
-inline constexpr bool misfit = false;
-template <class A, class B>
-inline constexpr bool misfit<Tensor<A>, Tensor<B>> = !std::same_as<A, B>;
-template <class A, class B>
-inline constexpr bool misfit<Tensor<A>, Array<B>> = true;
-template <class A, class B>
-inline constexpr bool misfit<Array<A>, Tensor<B>> = true;
-template <class A, class B>
-concept Misfits = misfit<A, B>;
-
-template <class T>
-inline constexpr bool is_array = false;
-template <class T>
-inline constexpr bool is_array<Array<T>> = true;
+concept DifferentTypes = !std::same_as<A, B>;
 
 template <class A, class B>
-constexpr void refuse_operands() {
-  constexpr bool array = is_array<A> || is_array<B>;
-  static_assert(!array, "replicator: an rp::Array is no rp::Tensor: rp::constant(replica, array) makes it one");
-  static_assert(array || std::same_as<A, B>, "replicator: rp::Tensors of two element types do not mix: rp::cast<float>(x) one of them");
+constexpr void refuse_types() {
+  static_assert(std::same_as<A, B>, "replicator: rp::Tensors of two element types do not mix: rp::cast<float>(x) one of them");
+}
+template <class A>
+constexpr void refuse_array() {
+  static_assert(!std::same_as<A, A>, "replicator: an rp::Array is no rp::Tensor: rp::constant(replica, array) makes it one");
 }
 }  // namespace detail
 
 // Nothing is cast implicitly.
-template <class A, detail::Misfits<A> B>
-const A& operator+(const A& a, const B&) { return detail::refuse_operands<A, B>(), a; }
-template <class A, detail::Misfits<A> B>
-const A& operator-(const A& a, const B&) { return detail::refuse_operands<A, B>(), a; }
-template <class A, detail::Misfits<A> B>
-const A& operator*(const A& a, const B&) { return detail::refuse_operands<A, B>(), a; }
-template <class A, detail::Misfits<A> B>
-const A& operator/(const A& a, const B&) { return detail::refuse_operands<A, B>(), a; }
+template <class A, detail::DifferentTypes<A> B>
+Tensor<A> operator+(Tensor<A> a, Tensor<B>) { return detail::refuse_types<A, B>(), a; }
+template <class A, class B>
+Tensor<A> operator+(Tensor<A> a, const Array<B>&) { return detail::refuse_array<B>(), a; }
+template <class A, class B>
+Tensor<B> operator+(const Array<A>&, Tensor<B> b) { return detail::refuse_array<A>(), b; }
+template <class A, detail::DifferentTypes<A> B>
+Tensor<A> operator-(Tensor<A> a, Tensor<B>) { return detail::refuse_types<A, B>(), a; }
+template <class A, class B>
+Tensor<A> operator-(Tensor<A> a, const Array<B>&) { return detail::refuse_array<B>(), a; }
+template <class A, class B>
+Tensor<B> operator-(const Array<A>&, Tensor<B> b) { return detail::refuse_array<A>(), b; }
+template <class A, detail::DifferentTypes<A> B>
+Tensor<A> operator*(Tensor<A> a, Tensor<B>) { return detail::refuse_types<A, B>(), a; }
+template <class A, class B>
+Tensor<A> operator*(Tensor<A> a, const Array<B>&) { return detail::refuse_array<B>(), a; }
+template <class A, class B>
+Tensor<B> operator*(const Array<A>&, Tensor<B> b) { return detail::refuse_array<A>(), b; }
+template <class A, detail::DifferentTypes<A> B>
+Tensor<A> operator/(Tensor<A> a, Tensor<B>) { return detail::refuse_types<A, B>(), a; }
+template <class A, class B>
+Tensor<A> operator/(Tensor<A> a, const Array<B>&) { return detail::refuse_array<B>(), a; }
+template <class A, class B>
+Tensor<B> operator/(const Array<A>&, Tensor<B> b) { return detail::refuse_array<A>(), b; }
 
 }  // namespace replicator

@@ -34,8 +34,7 @@ constexpr std::string_view name_of(VariableKind kind) {
   return kind == VariableKind::mirrored ? "mirrored" : "replica_local";
 }
 
-// A variable's first value: a pure function of (seed, name), the same on every replica; with `of_replica` a function of
-// (seed, name, replica).
+// A variable's first value: a pure function of (seed, name), the same on every replica, unless the variable begins apart.
 struct Initializer {
   enum class Kind : std::uint8_t {
     constant,
@@ -49,17 +48,16 @@ struct Initializer {
   Number a = 0;                           // constant: the value; uniform: lower bound; normal: mean; orthogonal: gain
   double b = 0;                           // uniform: upper bound; normal: standard deviation
   std::shared_ptr<const AnyArray> array;  // for kind `value`
-  bool of_replica = false;                // each replica draws numbers of its own; see ReplicaContext::local_variables
 
-  static Initializer constant(Number value) { return {Kind::constant, value, 0, nullptr, false}; }
+  static Initializer constant(Number value) { return {Kind::constant, value, 0, nullptr}; }
   static Initializer zeros() { return constant(0); }
   static Initializer ones() { return constant(1); }
-  static Initializer uniform(double low, double high) { return {Kind::uniform, low, high, nullptr, false}; }
-  static Initializer normal(double mean, double stddev) { return {Kind::normal, mean, stddev, nullptr, false}; }
+  static Initializer uniform(double low, double high) { return {Kind::uniform, low, high, nullptr}; }
+  static Initializer normal(double mean, double stddev) { return {Kind::normal, mean, stddev, nullptr}; }
   template <class = void>
   static Initializer value(AnyArray array) {  // throws BuildError for an array without memory
     if (array.empty()) detail::refuse_without_memory("Initializer::value");
-    return {Kind::value, 0, 0, std::make_shared<const AnyArray>(std::move(array)), false};
+    return {Kind::value, 0, 0, std::make_shared<const AnyArray>(std::move(array))};
   }
   template <Element T>
   static Initializer value(const Array<T>& array) { return value(array.any()); }
@@ -67,9 +65,9 @@ struct Initializer {
   // Whether the values are random numbers.
   bool draws() const { return kind != Kind::constant && kind != Kind::value; }
 
-  // Whether both give the same first value, for every seed, name and replica.
+  // Whether both give the same first value, for every seed and name.
   friend bool operator==(const Initializer& x, const Initializer& y) {
-    if (x.kind != y.kind || x.of_replica != y.of_replica) return false;
+    if (x.kind != y.kind) return false;
     if (x.kind == Kind::value)
       return x.array == y.array ||
              (x.array->type() == y.array->type() && std::equal(x.array->bytes().begin(), x.array->bytes().end(), y.array->bytes().begin()));
@@ -88,12 +86,12 @@ struct Initializer {
 
 template <class>
 std::string Initializer::text() const {
-  const std::string first = detail::number_text(a.real()), second = detail::number_text(b), whose = of_replica ? ", drawn by each replica" : "";
+  const std::string first = detail::number_text(a.real()), second = detail::number_text(b);
   switch (kind) {
-    case Kind::uniform: return "uniform from " + first + " to " + second + whose;
-    case Kind::normal: return "normal with mean " + first + " and standard deviation " + second + whose;
-    case Kind::truncated_normal: return "normal with mean " + first + " and standard deviation " + second + ", cut at two of them" + whose;
-    case Kind::orthogonal: return "orthogonal with gain " + first + whose;
+    case Kind::uniform: return "uniform from " + first + " to " + second;
+    case Kind::normal: return "normal with mean " + first + " and standard deviation " + second;
+    case Kind::truncated_normal: return "normal with mean " + first + " and standard deviation " + second + ", cut at two of them";
+    case Kind::orthogonal: return "orthogonal with gain " + first;
     case Kind::value: return "the values of an array";
     default: return "constant " + first;
   }
@@ -125,6 +123,7 @@ struct VariableDeclaration {
   Location where;
   std::int32_t device = -1;  // logical device; -1: the graph decides when it is declared
   bool left_out = false;     // replica-local and not marked as untrained, but minimize leaves it out: see nn::local
+  bool apart = false;        // replica-local, and each replica draws first values of its own: see LocalVariables::begin_apart
 };
 
 namespace detail {
@@ -145,6 +144,8 @@ void require_same(const VariableDeclaration& known, const VariableDeclaration& l
     const bool both_arrays = known.initializer.kind == Initializer::Kind::value && later.initializer.kind == Initializer::Kind::value;
     refuse(both_arrays ? "the values of another array" : later.initializer.text(), known.initializer.text(), "initialiser");
   }
+  const auto begins = [](const VariableDeclaration& d) { return d.apart ? "one that begins apart on each replica" : "one that begins equal on all replicas"; };
+  if (known.apart != later.apart) refuse(begins(later), begins(known), "argument of replica.local_variables() at both lines");
 }
 }  // namespace detail
 

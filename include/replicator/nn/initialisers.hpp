@@ -48,13 +48,13 @@ inline Initializer glorot_uniform(const Shape& weight, double gain = 1) {
 
 // Normal with this mean and standard deviation, cut: an element further than two deviations from the mean is drawn again until it is
 // not. The deviation of what is left is 0.8796 stddev; nothing is scaled to make up for that.
-inline Initializer truncated_normal(double mean = 0, double stddev = 1) { return {Initializer::Kind::truncated_normal, mean, stddev, nullptr, false}; }
+inline Initializer truncated_normal(double mean = 0, double stddev = 1) { return {Initializer::Kind::truncated_normal, mean, stddev, nullptr}; }
 
 // A random matrix with orthonormal rows, or columns if there are more rows, times `gain`. A weight of more axes counts as
 // [outputs, inputs * window]. It keeps the lengths of activations through many layers; PyTorch's recommended gain for a ReLU is
 // sqrt(2). It is the Q of the QR decomposition, with a positive diagonal of R, of normal numbers. For a weight m x n with m >= n
 // it takes 4 m n^2 operations. The variable must have a floating type and at least two axes: else its declaration throws BuildError.
 // Source: Saxe, McClelland, Ganguli, "Exact solutions to the nonlinear dynamics of learning in deep linear neural networks", 2013.
-inline Initializer orthogonal(double gain = 1) { return {Initializer::Kind::orthogonal, gain, 0, nullptr, false}; }
+inline Initializer orthogonal(double gain = 1) { return {Initializer::Kind::orthogonal, gain, 0, nullptr}; }
 
 }  // namespace replicator::nn

@@ -66,9 +66,9 @@ SingularVectors<T> power_iterations(Tensor<T> weight, Tensor<T> u, const Spectra
 // weight / sigma. sigma = u^T W v estimates the largest singular value of the weight [outputs, ...] as a matrix, after
 // a power iteration that starts from <name>_u. Same shape. The gradient treats u and v as constants. A weight of zeros
 // gives NaN.
-// Variable: <name>_u [outputs], the left singular vector, kept from step to step. It is mirrored and not trained: the
-// iteration is the same on all replicas and runs once per device. It moves once per step, however often the weight is
-// asked for, and every call sees the same sigma.
+// Variable: <name>_u [outputs], the left singular vector, kept from step to step. It is not trained. It is mirrored
+// unless local_variables() lives, so the iteration is the same on all replicas and runs once per device. It moves once
+// per step, however often the weight is asked for, and every call sees the same sigma.
 // Throws BuildError for a weight with less than two axes, an output_axis that does not exist, or no iteration.
 // Source: Miyato, Kataoka, Koyama, Yoshida, "Spectral normalization for generative adversarial networks", 2018.
 template <FloatingElement T>

@@ -135,12 +135,12 @@ template <FloatingElement T>
 Tensor<T> erf(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(detail::ScalarOp::error_function, x, where);
 }
-// The sine of x in radians; NaN beyond 2^30. Of float64 it loses digits beyond 2^20: 7e-8 remain at 2^30.
+// The sine of x in radians; NaN beyond 2^30. In float64 the error grows beyond 2^20, to 7e-8 at 2^30.
 template <FloatingElement T>
 Tensor<T> sin(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(detail::ScalarOp::sine, x, where);
 }
-// The cosine of x in radians; NaN beyond 2^30. Of float64 it loses digits beyond 2^20: 7e-8 remain at 2^30.
+// The cosine of x in radians; NaN beyond 2^30. In float64 the error grows beyond 2^20, to 7e-8 at 2^30.
 template <FloatingElement T>
 Tensor<T> cos(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(detail::ScalarOp::cosine, x, where);

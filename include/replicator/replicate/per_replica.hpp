@@ -2,8 +2,6 @@
 // PerReplica: the values of one result of a step, one for each replica.
 #pragma once
 
-#include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

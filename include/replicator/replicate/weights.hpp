@@ -32,8 +32,9 @@ void load_weights(Replicator& repl, const std::string& path, const LoadOptions& 
                   std::source_location where = std::source_location::current());
 
 // Writes the same variables. Of replica-local ones (the running statistics of batch norm) it writes those of this
-// host's first replica. One process of a job is enough: process 0 has replica 0. Throws DataError when the file cannot
-// be written.
+// host's first replica, and says so on stderr for weights that replicas train for themselves (local_variables): only a
+// checkpoint keeps those of all replicas. One process of a job is enough: process 0 has replica 0. Throws DataError when
+// the file cannot be written.
 template <class = void>
 void save_weights(const Replicator& repl, const std::string& path, const SaveOptions& options = {});
 

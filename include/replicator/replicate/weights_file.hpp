@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <set>
 #include <source_location>
 #include <string>
@@ -80,15 +81,23 @@ void load_weights(Replicator& repl, const std::string& path, const LoadOptions& 
 template <class>
 void save_weights(const Replicator& repl, const std::string& path, const SaveOptions& options) {
   std::vector<io::NamedTensor> tensors;
+  std::vector<std::string> local;
   const auto start = detail::scope_start(options.scope);
   const auto all = repl.variables();
   for (const auto& name : detail::weight_names(repl, start)) {
     const auto average = start + name + "/average";
     const bool averaged = options.averages && std::find(all.begin(), all.end(), average) != all.end();
     const AnyArray& value = repl.value(averaged ? average : start + name);
+    const auto& declared = repl.declaration(start + name);
+    const bool own = declared.kind == VariableKind::replica_local && (declared.trainable || declared.left_out);  // a weight, not a statistic
+    if (own && repl.replicas() > 1) local.push_back(name);
     tensors.push_back({name, value.type(), value.data()});
   }
   io::write_safetensors(path, std::move(tensors), {{"format", "pt"}});
+  std::string text;
+  detail::add_names(text, local, "replica-local variable(s)");
+  if (!local.empty())
+    std::fprintf(stderr, "replicator: %s holds the values of one replica for %s. A checkpoint keeps those of all replicas\n", path.c_str(), text.c_str());
 }
 
 }  // namespace replicator

@@ -107,6 +107,9 @@ inline void require_equal_variables(const Graph& a, const Graph& b) {
                        std::to_string(y->device) + " at " + y->where.text() + ": every replica must declare a variable on the same logical device"};
     if (!(x.initializer == y->initializer))
       throw BuildError{who + " has another first value than in " + other + " at " + y->where.text() + mend};
+    if (x.apart != y->apart)
+      throw BuildError{who + " begins " + (x.apart ? "apart on each replica" : "equal on all replicas") + ", but not in " + other + " at " + y->where.text() +
+                       ": every replica must give replica.local_variables() the same argument"};
   }
 }
 

@@ -27,9 +27,9 @@ namespace detail {
 template <class = void>
 std::uint32_t declare_variable(Graph& graph, std::string_view name, TensorType type, Initializer initializer, const VariableOptions& options, Location where) {
   const VariableKind kind = graph.local_variables() != LocalVariables::no ? VariableKind::replica_local : options.kind;
-  initializer.of_replica = graph.local_variables() == LocalVariables::begin_apart && initializer.draws();
+  const bool apart = graph.local_variables() == LocalVariables::begin_apart && initializer.draws();
   const bool wanted = options.trainable && is_floating(type.dtype), trainable = wanted && options.kind == VariableKind::mirrored;
-  return graph.declare({graph.scope() + std::string{name}, type, kind, trainable, std::move(initializer), where, -1, wanted && !trainable});
+  return graph.declare({graph.scope() + std::string{name}, type, kind, trainable, std::move(initializer), where, -1, wanted && !trainable, apart});
 }
 }  // namespace detail
 
@@ -66,8 +66,8 @@ class ReplicaContext {
   // While the result lives, names of declared variables begin with `name` and a dot.
   detail::ScopedValue<std::string> scope(std::string_view name) { return {graph_->scope(), graph_->scope() + std::string{name} + "."}; }
 
-  // While the result lives, all declared variables are replica-local, those of layers too: each replica trains weights of
-  // its own. nn::local(optimizer) trains them, and nn::average_over_replicas averages them. They begin equal, unless
+  // While the result lives, all declared variables are replica-local, those of layers too (LocalVariables::no: as they are
+  // declared, inside of such a scope). Each replica trains weights of its own. nn::local(optimizer) trains them, and nn::average_over_replicas averages them. They begin equal, unless
   // each replica draws its own first values (begin_apart), as the experts of a mixture must. Constants stay equal.
   //   const auto own = replica.local_variables();
   //   const auto expert = replica.local_variables(rp::LocalVariables::begin_apart);

@@ -104,8 +104,8 @@ class Replay {
       if (items[i] < added_ - size()) continue;
       const double priority = std::pow(std::abs(static_cast<double>(errors[i])) + options_.epsilon, options_.priority_exponent);
       if (!std::isfinite(priority * static_cast<double>(options_.capacity)))  // the sum of all must be finite
-        throw DataError{"the error " + replicator::detail::number_text(errors[i]) + " of transition " + std::to_string(items[i]) + " gives it no finite priority: its power " +
-                        replicator::detail::number_text(options_.priority_exponent) + " is too large"};
+        throw DataError{"the error " + replicator::detail::number_text(errors[i]) + " of transition " + std::to_string(items[i]) + " gives it a priority so large that the sum over " + std::to_string(options_.capacity) + " transitions would not be finite: take a smaller power than " +
+                        replicator::detail::number_text(options_.priority_exponent)};
       tree_.set(items[i] % options_.capacity, priority);
       largest_ = std::max(largest_, priority);
     }

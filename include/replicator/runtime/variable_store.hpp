@@ -64,7 +64,7 @@ AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, 
   auto array = detail::untouched_array(variable.type, staging);
   Hasher name;
   name.text(variable.name);
-  if (initializer.of_replica) name.word(static_cast<std::uint64_t>(replica));
+  if (variable.apart) name.word(static_cast<std::uint64_t>(replica));
   const auto stream = name.result().low;
   constexpr std::uint32_t substream = 0x696E6974;
   visit_dtype(variable.type.dtype, [&]<class T>() {
@@ -171,7 +171,7 @@ class VariableStore {
     std::deque<VariableValue> values;
   };
   AnyArray first_value(const VariableDeclaration& variable, const std::deque<VariableValue>& others) const {
-    const bool alike = !others.empty() && !detail::is_zero(variable.initializer) && !variable.initializer.of_replica;
+    const bool alike = !others.empty() && !detail::is_zero(variable.initializer) && !variable.apart;
     return alike ? detail::copy_of(others.front().read(), staging_) : initial_value(variable, seed_, first_replica_ + static_cast<int>(others.size()), staging_);
   }
   VariableMemory& memory_of(DeviceKind kind, int index) {

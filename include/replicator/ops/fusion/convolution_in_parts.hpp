@@ -39,6 +39,8 @@ class ConvolutionInParts final : public Executable {
       scratch_bytes = std::max(scratch_bytes, part.executable->scratch_bytes);
       needs_host = needs_host || part.executable->needs_host;
       reads_step = reads_step || part.executable->reads_step;
+      refuses = refuses || part.executable->refuses;
+      throws = throws || part.executable->throws;
     }
     scratch_bytes += kept_;
   }

@@ -24,7 +24,7 @@ class DeviceShare {
   // True for the nodes placed on the device and for the leaves that it uses.
   bool runs(std::uint32_t node) const { return runs_[node]; }
   // True for a uniform node that only updates mirrored variables, and so can run when nothing can fail any more. No
-  // replica, collective, result or other device needs its output, and it refuses no value and throws nothing.
+  // replica, collective, result or other device needs its output, and no value makes it refuse or throw (Executable::throws).
   bool only_updates(std::uint32_t node) const { return only_updates_[node]; }
   // The number of nodes, of any device, and results that read a value.
   std::uint32_t uses(std::uint32_t value) const { return uses_[value]; }
