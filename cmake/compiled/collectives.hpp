@@ -2,20 +2,16 @@
 // Instantiates choosing, simulating and running collectives, and the transports of every build.
 #pragma once
 
-#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/connect/host_transport.hpp>
 #include <replicator/collectives/connect/measure_topology.hpp>
 #include <replicator/collectives/run/run.hpp>
-#include <replicator/collectives/simulate/simulate.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <replicator/transport/in_process_devices.hpp>
 #include <replicator/transport/shared_devices.hpp>
+#include "schedules.hpp"
 
 namespace replicator::detail::collectives {
 
-REPLICATOR_TEMPLATE Choice choose<>(Kind, std::int64_t, const ReplicaBlocks&, int, bool, const AllReducePreference&, const Groups&, transport::Latency);
-REPLICATOR_TEMPLATE Simulation simulate<>(const std::vector<SimulatedCollective>&, const std::vector<std::vector<SimulatedAction>>&, const Topology&,
-                                          const SimulationOptions&);
 REPLICATOR_TEMPLATE std::unique_ptr<Communicator> make_communicator(transport::InProcess&&, const ReplicaBlocks&, std::size_t);
 REPLICATOR_TEMPLATE std::unique_ptr<Communicator> make_communicator(transport::InProcessDevices&&, const ReplicaBlocks&, std::size_t);
 REPLICATOR_TEMPLATE std::unique_ptr<Communicator> make_communicator(transport::SharedDevices&&, const ReplicaBlocks&, std::size_t);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A unit of replicator::compiled: running programs.
 #define REPLICATOR_TEMPLATE extern template
-#include "collectives.hpp"
 #include "graphs.hpp"
 #undef REPLICATOR_TEMPLATE
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A unit of replicator::compiled: reports.
 #define REPLICATOR_TEMPLATE extern template
-#include "collectives.hpp"
 #include "graphs.hpp"
+#include "schedules.hpp"
 #undef REPLICATOR_TEMPLATE
 
 #include <replicator/runtime/see/calibrate.hpp>
