@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a language model on the letters of a text, and generates text with it:
 //   ./transformer --text shakespeare.txt --width 128 --layers 4 --steps 2000 --replicas 4 --devices cpu:0-3
-// A decoder of pre-norm blocks: Vaswani et al., "Attention is all you need", 2017; Radford et al., "Language models are
-// unsupervised multitask learners", 2019.
+// The network is a decoder with a norm before each part of a block.
+// Sources: Vaswani et al., "Attention is all you need", 2017; Radford et al., "Language models are unsupervised multitask
+// learners", 2019.
 #include <algorithm>
 #include <array>
 #include <cerrno>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes of a replica's graph have the same value on all replicas that have an equal node.
+// Uniform nodes. What such a node computes depends on nothing that differs between replicas, so every replica with an equal
+// node gets the same value.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ inline bool is_uniform_node(const Graph& graph, const Node& node, const std::vec
   return true;
 }
 
-// By node.
+// For each node of the graph, whether it is uniform.
 inline std::vector<bool> uniform_nodes(const Graph& graph) {
   std::vector<bool> uniform;
   for (const auto& node : graph.nodes()) uniform.push_back(is_uniform_node(graph, node, uniform));

@@ -61,14 +61,12 @@ class PerReplica {
 // Copies this host's values into the caller's memory, one behind the other, in the order of the replicas from
 // `first()`. Throws BuildError unless `out` has exactly as many elements.
 //
-// Steps cannot write into the caller's memory directly, for three reasons:
-// - A step that fails must leave the last step's results as they are, but devices write results before the outcome is
-//   known.
-// - The buffers of a program are fixed when it is planned, and each set of shapes has its own program.
-// - The caller's memory is not GPU memory.
+// Results are copied twice: out of the program's own array when the whole step has succeeded, and here. A step cannot
+// write into the caller's memory directly:
 //
-// So a program writes into its own array. That is copied once when the whole step has succeeded, and a second time
-// here.
+// - A step that fails must leave the results of the step before. But devices write before they know how the step ends.
+// - A program has fixed buffers, and each set of shapes has its own program.
+// - A GPU cannot write into the caller's memory.
 template <Element T>
 void copy_to(const PerReplica<Array<T>>& values, std::span<T> out) {
   std::size_t count = 0;
@@ -83,10 +81,9 @@ void copy_to(const PerReplica<Array<T>>& values, std::span<T> out) {
   }
 }
 
-// The mean of all elements of all replicas, added in the order of the replicas.
-// - Values of up to 4 KiB are whole on every host, so it never throws.
-// - Of larger values a host may have only a part. Unless `values.whole()`, it throws BuildError. Let the step return
-//   rp::mean(x) instead of x then: that is a single number.
+// The mean of all elements of all replicas, added in the order of the replicas. Throws BuildError unless `values.whole()`.
+// Values of up to 4 KiB are whole on every host. Of larger ones a host may have only a part: let the step return
+// rp::mean(x), a single number, instead of x.
 template <FloatingElement T>
 T mean(const PerReplica<Array<T>>& values) {
   double sum = 0;

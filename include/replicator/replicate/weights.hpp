@@ -21,6 +21,7 @@ struct SaveOptions {
 
 // Sets every variable, on all replicas, to the tensor of the same name in a safetensors file. A state_dict of PyTorch can be
 // saved as such a file. rp::models use torchvision's names and layouts: convolutions are [out, in, height, width].
+//
 // - Variables of optimizers (w/momentum of w) keep their values.
 // - A *.num_batches_tracked may be missing in the file: PyTorch before 0.4.1 saved none.
 // - Call it after replicate(), which declares the variables. In a job every process calls it with the same file.
@@ -31,10 +32,10 @@ template <class = void>
 void load_weights(Replicator& repl, const std::string& path, const LoadOptions& options = {},
                   std::source_location where = std::source_location::current());
 
-// Writes the same variables. Of replica-local ones (the running statistics of batch norm) it writes those of this
-// host's first replica, and says so on stderr for weights that replicas train for themselves (local_variables): only a
-// checkpoint keeps those of all replicas. One process of a job is enough: process 0 has replica 0. Throws DataError when
-// the file cannot be written.
+// Writes the same variables. Replica-local ones, such as the running statistics of batch norm, are those of this host's
+// first replica. **So the file lacks the weights that other replicas have trained for themselves (local_variables)**; a
+// line on stderr says so. A checkpoint keeps those of all replicas.
+// One process of a job is enough: process 0 has replica 0. Throws DataError when the file cannot be written.
 template <class = void>
 void save_weights(const Replicator& repl, const std::string& path, const SaveOptions& options = {});
 

@@ -94,10 +94,10 @@ void save_weights(const Replicator& repl, const std::string& path, const SaveOpt
     tensors.push_back({name, value.type(), value.data()});
   }
   io::write_safetensors(path, std::move(tensors), {{"format", "pt"}});
+  if (local.empty()) return;
   std::string text;
   detail::add_names(text, local, "replica-local variable(s)");
-  if (!local.empty())
-    std::fprintf(stderr, "replicator: %s holds the values of one replica for %s. A checkpoint keeps those of all replicas\n", path.c_str(), text.c_str());
+  std::fprintf(stderr, "replicator: %s holds the values of one replica for %s. A checkpoint keeps those of all replicas\n", path.c_str(), text.c_str());
 }
 
 }  // namespace replicator

@@ -150,8 +150,9 @@ inline void refuse_extra(const PlaceholderList& longer, const PlaceholderList& s
 
 // Throws BuildError at the first difference. The message names both replicas and both source lines.
 inline void check_agreement(std::span<const Graph> graphs) {
-  std::vector<PlaceholderList> lists;
-  for (std::size_t g = 0; g < graphs.size(); ++g) {
+  if (graphs.empty()) return;
+  std::vector<PlaceholderList> lists{{graphs[0]}};
+  for (std::size_t g = 1; g < graphs.size(); ++g) {
     lists.push_back({graphs[g]});
     const auto &first = lists[0], &other = lists[g];
     if (other.size() > first.size()) refuse_extra(other, first);

@@ -66,9 +66,11 @@ class ReplicaContext {
   // While the result lives, names of declared variables begin with `name` and a dot.
   detail::ScopedValue<std::string> scope(std::string_view name) { return {graph_->scope(), graph_->scope() + std::string{name} + "."}; }
 
-  // While the result lives, all declared variables are replica-local, those of layers too (LocalVariables::no: as they are
-  // declared, inside of such a scope). Each replica trains weights of its own. nn::local(optimizer) trains them, and nn::average_over_replicas averages them. They begin equal, unless
-  // each replica draws its own first values (begin_apart), as the experts of a mixture must. Constants stay equal.
+  // While the result lives, all declared variables are replica-local, those of layers too: each replica trains weights of
+  // its own. nn::local(optimizer) trains them, and nn::average_over_replicas averages them.
+  // - begin_equal: all replicas begin with the same weights.
+  // - begin_apart: each replica draws its own, as the experts of a mixture must. Constants stay equal.
+  // - no: inside such a scope, variables are again as they are declared.
   //   const auto own = replica.local_variables();
   //   const auto expert = replica.local_variables(rp::LocalVariables::begin_apart);
   detail::ScopedValue<LocalVariables> local_variables(LocalVariables begin = LocalVariables::begin_equal) { return {graph_->local_variables(), begin}; }

@@ -112,10 +112,8 @@ inline std::vector<Digest> digests_of_node(const Graph& graph, const Node& node,
 
 inline Uniformity analyse_uniformity(const Graph& graph) {
   Uniformity result;
-  for (const auto& node : graph.nodes()) {
-    result.uniform.push_back(detail::is_uniform_node(graph, node, result.uniform));
-    result.digests.push_back(detail::digests_of_node(graph, node, result));
-  }
+  result.uniform = uniform_nodes(graph);
+  for (const auto& node : graph.nodes()) result.digests.push_back(detail::digests_of_node(graph, node, result));
   for (std::size_t k = 0; k < graph.results().size(); ++k) {
     const auto value = graph.results()[k];
     Hasher hasher;

@@ -35,7 +35,7 @@ template <ReduceKind kind>
         : "+v"(lanes)
         : "v"(x), "Yk"(mask));
   } else {
-    // The instruction gives the lane where one of the two is NaN, and where they are equal.
+    // max and min return their second operand, the lane, if an operand is NaN or both are equal. Then a NaN of x is put in.
     const auto a = reinterpret_cast<__m512>(lanes), b = reinterpret_cast<__m512>(x);
     const __m512 chosen = kind == ReduceKind::max ? _mm512_mask_max_ps(a, mask, b, a) : _mm512_mask_min_ps(a, mask, b, a);
     lanes = reinterpret_cast<FloatLanes>(_mm512_mask_mov_ps(chosen, _mm512_mask_cmp_ps_mask(mask, b, b, _CMP_UNORD_Q), b));

@@ -28,7 +28,7 @@ template <ReduceKind kind>
   if constexpr (kind == ReduceKind::sum) {
     add_to(lanes, x);
   } else {
-    // The instruction gives the lane where one of the two is NaN, and where they are equal.
+    // max and min return their second operand, the lane, if an operand is NaN or both are equal. Then a NaN of x is put in.
     const auto a = reinterpret_cast<__m256>(lanes), b = reinterpret_cast<__m256>(x);
     const __m256 chosen = kind == ReduceKind::max ? _mm256_max_ps(b, a) : _mm256_min_ps(b, a);
     lanes = reinterpret_cast<EightFloats>(_mm256_blendv_ps(chosen, b, _mm256_cmp_ps(b, b, _CMP_UNORD_Q)));

@@ -69,8 +69,9 @@ Local<Optimizer> local(Optimizer optimizer) {
 
 // Sets each replica-local floating variable to its mean over the replicas: weights, statistics of batch norm, and what
 // optimizers remember. It takes those that this step has declared up to here; with a scope, by its whole name, only those below
-// it. Integers, such as Adam's count, stay. **Do not call it without a scope beside an optimizer that keeps its state in parts
-// (sharded, low_rank): the parts belong to different elements.** It makes one all-reduce for each variable, with the label "<variable>/mean".
+// it. Integers, such as Adam's count of updates, do not change. It makes one all-reduce for each variable, labelled "<variable>/mean".
+// **Beside an optimizer that keeps its state in parts (sharded, low_rank), give a scope**: those parts are of different elements on
+// each replica, so their mean makes no sense.
 // Throws BuildError if there are none.
 template <class = void>
 void average_over_replicas(ReplicaContext& replica, std::string_view scope = {}, std::source_location where = std::source_location::current()) {

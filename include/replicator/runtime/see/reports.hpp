@@ -24,9 +24,10 @@
 namespace replicator::detail {
 
 // --- calibrate.hpp, explain.hpp, copies_text.hpp, capture_text.hpp: the parts of explain() ---------------------------
-// Measures under the OpenMP threads that the calling thread has set.
-// - `flops`: of the best kernel for a product of float32 matrices of 512 x 512.
-// - `memory_bytes`: of a copy of 32 MiB, counting reads and writes.
+// Measures this machine, with as many OpenMP threads as the calling thread has set:
+//
+// - `flops` by the best kernel for a product of float32 matrices of 512 x 512;
+// - `memory_bytes` by a copy of 32 MiB, where reads and writes both count.
 //
 // Returns false for kinds of device that do not compute on the host. Then nothing is measured and `figures` do not
 // change.
