@@ -20,6 +20,7 @@
 
 #include <replicator/cpu/loops/accumulate.hpp>
 #include <replicator/cpu/loops/parallel.hpp>
+#include <replicator/cpu/loops/prefetch_ahead.hpp>
 #include <replicator/cpu/loops/reduction_plan.hpp>
 #include <replicator/cpu/loops/reduction_worker.hpp>
 #include <replicator/cpu/loops/tile_program.hpp>
@@ -135,6 +136,7 @@ class RowsExecutable final : public Executable {
     output_layouts.assign(request.outputs.size(), Layout{});
     for (std::size_t o = 0; o < request.outputs.size(); ++o) in_place.push_back(find_in_place(o, request));
     scratch_bytes = per_part_ * static_cast<std::size_t>(threads_);
+    find_streams(rows, terms);
   }
 
   void run(const Launch& launch) const override {
@@ -142,8 +144,11 @@ class RowsExecutable final : public Executable {
       std::byte* const scratch = launch.scratch + per_part_ * static_cast<std::size_t>(part);
       for (const auto& action : actions_)
         if (action.what == Action::What::reduce_columns) new (scratch + action.worker) ReductionWorker{*action.plan, scratch + action.scratch, 0, 0};
-      for (std::int64_t b = first; b < last; ++b)
-        for (const auto& action : actions_) run_action(action, launch, scratch, b * block_, std::min(block_, rows_ - b * block_));
+      PrefetchAhead ahead;
+      for (std::int64_t b = first; b < last; ++b) {
+        prefetch_block(ahead, launch, b + 1, last);
+        for (const auto& action : actions_) run_action(action, launch, scratch, b * block_, std::min(block_, rows_ - b * block_), ahead);
+      }
       for (const auto& action : actions_)
         if (action.what == Action::What::reduce_columns) copy_result(action, launch, scratch, 0, columns_);
     });
@@ -399,6 +404,19 @@ class RowsExecutable final : public Executable {
     }
   }
 
+  void find_streams(const Rows& rows, const detail::RowsTerms& terms) {
+    std::vector<Place> streams;
+    for (std::size_t i = 0; i < rows.inputs.size(); ++i)
+      if (places_[i].extent == RowsExtent::full) streams.push_back(places_[i]);
+    for (std::size_t o = 0; o < rows.outputs.size(); ++o)
+      if (terms.extent(rows.outputs[o]) == RowsExtent::full) streams.push_back(place(Place::Where::output, o, RowsExtent::full, rows.dtypes[o]));
+    std::size_t bytes = 0;
+    for (const auto& stream : streams) bytes += static_cast<std::size_t>(rows_) * stream.row;
+    if (bytes > TileProgram::beyond_cache) streams_ = std::move(streams);
+    for (const auto& action : actions_)
+      if (action.what == Action::What::map) loops_ += action.program->loops() * static_cast<std::size_t>(action.program->tiles());
+  }
+
   // An output may share the memory of an input that nothing reads after it is written. Blocks do not disturb each other.
   int find_in_place(std::size_t o, const KernelRequest& request) const {
     for (std::size_t i = 0; i < request.inputs.size(); ++i) {
@@ -426,14 +444,20 @@ class RowsExecutable final : public Executable {
   }
 
   // --- running -------------------------------------------------------------------------------------------------------
-  void run_action(const Action& action, const Launch& launch, std::byte* scratch, std::int64_t row, std::int64_t rows) const {
+  // The last block is short, and not prefetched.
+  void prefetch_block(PrefetchAhead& ahead, const Launch& launch, std::int64_t block, std::int64_t last) const {
+    ahead.restart(loops_);
+    if (block == last || (block + 1) * block_ > rows_) return;
+    for (const auto& place : streams_) ahead.add(address(place, launch, nullptr, block * block_), static_cast<std::size_t>(block_) * place.row);
+  }
+  void run_action(const Action& action, const Launch& launch, std::byte* scratch, std::int64_t row, std::int64_t rows, PrefetchAhead& ahead) const {
     if (action.program) {
       auto** const inputs = reinterpret_cast<std::byte**>(scratch + pointers_);
       auto** const outputs = inputs + action.inputs.size();
       for (std::size_t i = 0; i < action.inputs.size(); ++i) inputs[i] = address(action.inputs[i], launch, scratch, row);
       for (std::size_t o = 0; o < action.outputs.size(); ++o) outputs[o] = address(action.outputs[o], launch, scratch, row);
       const std::int64_t elements = action.what == Action::What::map ? rows * columns_ : rows;
-      return action.program->run(inputs, outputs, scratch + programs_, 0, elements, [](const auto&, std::int64_t) {});
+      return action.program->run(inputs, outputs, scratch + programs_, 0, elements, [](const auto&, std::int64_t) {}, ahead);
     }
     if (action.inputs.size() == 2) {
       const auto* const a = reinterpret_cast<const float*>(address(action.inputs[0], launch, scratch, row));
@@ -458,6 +482,8 @@ class RowsExecutable final : public Executable {
   std::vector<Place> places_;  // by value; unused for full values that steps make
   std::vector<Action> actions_;
   std::vector<Copy> copies_;
+  std::vector<Place> streams_;  // inputs and outputs that are prefetched
+  std::size_t loops_ = 0;       // over tiles of a block
   std::size_t per_part_ = 0, pointers_ = 0, programs_ = 0;
 };
 

@@ -67,6 +67,13 @@ constexpr int operands_of(TileOp op) {
   return operands_of(static_cast<ScalarOp>(op));
 }
 
+// Whether a loop computes for longer than memory needs to bring its operands.
+constexpr bool computes_function(TileOp op) {
+  const auto scalar = static_cast<ScalarOp>(op);
+  return (scalar >= ScalarOp::exponential && scalar <= ScalarOp::cosine) || scalar == ScalarOp::power || op == TileOp::sigmoid ||
+         op == TileOp::subtract_then_exponential;
+}
+
 // Where a loop finds an operand. The next group of 16 elements is `step` bytes further, or 0 where all groups are the same.
 struct TileOperand {
   const std::byte* data = nullptr;

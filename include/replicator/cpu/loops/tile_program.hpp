@@ -16,6 +16,7 @@
 #include <replicator/cpu/loops/bfloat16_loops.hpp>
 #include <replicator/cpu/loops/convert.hpp>
 #include <replicator/cpu/loops/loop_nest.hpp>
+#include <replicator/cpu/loops/prefetch_ahead.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/loops/tile_terms.hpp>
 
@@ -42,11 +43,18 @@ class TileProgram {
     for (const auto& input : inputs_) widest_ = std::max(widest_, input.element);
     for (const auto dtype : outputs_) widest_ = std::max(widest_, size_of(dtype));
     widest_ = std::max(widest_, size_of(compute_));
+    prefetches_ &= bytes_in_memory() > beyond_cache;
   }
+
+  // Inputs and outputs of fewer bytes come from the caches in time. The next tile of larger ones is prefetched, but only beside
+  // loops of functions: other loops wait for memory anyway, and prefetching makes them slower.
+  static constexpr std::size_t beyond_cache = std::size_t{1} << 23;
 
   std::int64_t tile() const { return tile_; }
   std::int64_t tiles() const { return (elements_ + tile_ - 1) / tile_; }
   std::int64_t elements() const { return elements_; }
+  // How many loops run over each tile.
+  std::size_t loops() const { return code_.size(); }
   // Bytes for one thread, a multiple of 64.
   std::size_t scratch_bytes() const { return header_bytes() + slots_ * buffer_bytes(); }
 
@@ -60,10 +68,11 @@ class TileProgram {
   }
 
   // Evaluates elements [begin, end) of the domain in storage order. `outputs` holds a pointer per stored output. Calls
-  // visit(values, count) after each tile. Where no outputs are stored, values[o] are `count` elements of output o.
+  // visit(values, count) after each tile. Where no outputs are stored, values[o] are `count` elements of output o. Calls
+  // ahead.next() before each loop.
   template <class Visit>
   void run(const std::byte* const* inputs, std::byte* const* outputs, std::byte* scratch, std::int64_t begin, std::int64_t end,
-           const Visit& visit) const {
+           const Visit& visit, PrefetchAhead& ahead) const {
     auto* slots = reinterpret_cast<TileOperand*>(scratch);
     auto* states = reinterpret_cast<BroadcastOperand::State*>(scratch + slot_bytes());
     for (std::size_t s = 0; s < slots_; ++s)
@@ -79,7 +88,11 @@ class TileProgram {
         if (whole) slots[output_slot(o)].data = outputs[o] + offset(position, outputs_[o]);
         else slots[output_slot(o)].data = buffer(scratch, output_slot(o));
       const std::int64_t n = (count + tile_group - 1) / tile_group * tile_group;
-      for (const auto& i : code_) i.loop(const_cast<std::byte*>(slots[i.out].data), slots[i.a], slots[i.b], slots[i.c], n);
+      if (prefetches_) prefetch_tile(ahead, inputs, outputs, position + tile_, end);
+      for (const auto& i : code_) {
+        ahead.next();
+        i.loop(const_cast<std::byte*>(slots[i.out].data), slots[i.a], slots[i.b], slots[i.c], n);
+      }
       if (!whole)
         for (std::size_t o = 0; o < outputs_.size(); ++o)
           std::memcpy(outputs[o] + offset(position, outputs_[o]), slots[output_slot(o)].data, offset(count, outputs_[o]));
@@ -147,6 +160,22 @@ class TileProgram {
         break;
       }
     tile_ = std::max(tile_group, std::min(tile_, (elements_ + tile_group - 1) / tile_group * tile_group));
+  }
+
+  std::size_t bytes_in_memory() const {
+    std::size_t bytes = 0;
+    for (const auto& input : inputs_)
+      if (input.linear) bytes += offset(elements_, input.dtype);
+    for (const auto dtype : outputs_) bytes += offset(elements_, dtype);
+    return bytes;
+  }
+  // The last tile of the range is short, and not prefetched.
+  void prefetch_tile(PrefetchAhead& ahead, const std::byte* const* inputs, std::byte* const* outputs, std::int64_t position, std::int64_t end) const {
+    ahead.restart(code_.size());
+    if (position + tile_ > end) return;
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i].linear) ahead.add(inputs[i] + offset(position, inputs_[i].dtype), offset(tile_, inputs_[i].dtype));
+    for (std::size_t o = 0; o < outputs_.size(); ++o) ahead.add(outputs[o] + offset(position, outputs_[o]), offset(tile_, outputs_[o]));
   }
 
   TileOperand present(std::size_t i, const std::byte* input, std::byte* buffer, std::int64_t position, std::int64_t count,
@@ -225,6 +254,7 @@ class TileProgram {
       if (--terms[term.operand[o]].uses == 0 && is_register(slot[o])) free_.push_back(slot[o]);
     const int to = output >= 0 ? static_cast<int>(output_slot(static_cast<std::size_t>(output))) : take();
     push(loop, to, slot[0], slot[1], slot[2]);
+    prefetches_ |= computes_function(term.op);
     return {to};
   }
   TileLoop loop_of(ScalarOp source, TileOp op) const {
@@ -286,6 +316,7 @@ class TileProgram {
   std::vector<InputPlan> inputs_;
   std::vector<DType> outputs_;
   bool shows_stored_;
+  bool prefetches_ = false;  // the next tile while one is computed
   std::int64_t elements_;
   std::int64_t tile_ = 0;
   std::size_t widest_ = 1;
