@@ -25,8 +25,9 @@ class MapExecutable final : public Executable {
     parallel_for(threads_, program_.tiles(), [&](int part, std::int64_t first, std::int64_t last) {
       std::byte* scratch = launch.scratch + static_cast<std::size_t>(part) * program_.scratch_bytes();
       PrefetchAhead ahead;
-      program_.run(launch.inputs, launch.outputs, scratch, first * program_.tile(),
-                   std::min(last * program_.tile(), program_.elements()), [](const auto&, std::int64_t) {}, ahead);
+      program_.run(
+          launch.inputs, launch.outputs, scratch, first * program_.tile(),
+          std::min(last * program_.tile(), program_.elements()), [](const auto&, std::int64_t) {}, ahead);
     });
   }
 

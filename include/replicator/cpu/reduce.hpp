@@ -37,8 +37,9 @@ class ReduceExecutable final : public Executable {
       ReductionWorker worker{plan_, launch.scratch, part, first};
       std::byte* const tiles = launch.scratch + plan_.scratch_bytes() + program_.scratch_bytes() * static_cast<std::size_t>(part);
       PrefetchAhead ahead;
-      program_.run(launch.inputs, nullptr, tiles, first * nest.outer_elements(), std::min(last * nest.outer_elements(), program_.elements()),
-                   [&](const TileProgram::ResultTiles& results, std::int64_t count) { worker.take(results, count); }, ahead);
+      program_.run(
+          launch.inputs, nullptr, tiles, first * nest.outer_elements(), std::min(last * nest.outer_elements(), program_.elements()),
+          [&](const TileProgram::ResultTiles& results, std::int64_t count) { worker.take(results, count); }, ahead);
     });
     if (plan_.gathers()) plan_.combine_gathered(launch.scratch);
     for (std::size_t o = 0; o < stored_.size(); ++o) store(launch, o);

@@ -457,7 +457,8 @@ class RowsExecutable final : public Executable {
       for (std::size_t i = 0; i < action.inputs.size(); ++i) inputs[i] = address(action.inputs[i], launch, scratch, row);
       for (std::size_t o = 0; o < action.outputs.size(); ++o) outputs[o] = address(action.outputs[o], launch, scratch, row);
       const std::int64_t elements = action.what == Action::What::map ? rows * columns_ : rows;
-      return action.program->run(inputs, outputs, scratch + programs_, 0, elements, [](const auto&, std::int64_t) {}, ahead);
+      return action.program->run(
+          inputs, outputs, scratch + programs_, 0, elements, [](const auto&, std::int64_t) {}, ahead);
     }
     if (action.inputs.size() == 2) {
       const auto* const a = reinterpret_cast<const float*>(address(action.inputs[0], launch, scratch, row));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -22,6 +23,7 @@
 #include <replicator/engine/host_step.hpp>
 #include <replicator/engine/memory_limit.hpp>
 #include <replicator/engine/state/checkpoints.hpp>
+#include <replicator/engine/unshared_variables.hpp>
 #include <replicator/resolve/resolve.hpp>
 #include <replicator/runtime/executable_cache.hpp>
 #include <replicator/runtime/plan/plan_request.hpp>
@@ -60,8 +62,9 @@ class HostCompiler {
   }
 
   // Gives the variables of a resolved step their first values. Throws BuildError if processes differ in the step or in
-  // a value.
+  // a value. The first process prints unshared_variables_text.
   void declare(const Resolution& resolution, int ordinal, VariableStore& variables, const HostSets& sets, Checkpoints& checkpoints) {
+    if (const auto text = unshared_variables_text(resolution, variables); job_.rank() == 0 && !text.empty()) std::fprintf(stderr, "replicator: %s\n", text.c_str());
     checkpoints.declare(variables, resolution, ordinal);
     compare_steps(building_, resolution, variables, sets);
   }

@@ -233,11 +233,25 @@ void warn_of_left_out(Graph& graph, AnyTensor loss, Location where) {
 
 }  // namespace detail
 
+namespace detail {
+
+// Whether an optimizer, or one that it wraps, averages gradients over the replicas.
+template <class Optimizer>
+inline constexpr bool averages = false;
+template <template <class...> class Wrapper, class Inner, class... Others>
+inline constexpr bool averages<Wrapper<Inner, Others...>> = averages<Inner>;
+
+}  // namespace detail
+
 // Makes an optimizer for a single replica work on all of them: it averages the gradients over the replicas first.
 // `Moves` is the format in which they move: Wire, or LowRank (nn/optimizers/low_rank.hpp), as for mean_over_replicas.
 // Source: Buchlovsky et al., "TF-Replicator", 2019, section 3.3.
 template <class Optimizer, class Moves = Wire>
 class AveragingOptimizer {
+  static_assert(!detail::averages<Optimizer>,
+                "replicator: wrap_optimizer is inside another optimizer, so gradients would be averaged over the replicas twice: "
+                "put it outside, as in wrap_optimizer(clipped(adamw({...}), 1.0)).minimize(replica, loss)");
+
  public:
   explicit AveragingOptimizer(Optimizer inner, Moves wire = Moves{}) : inner_{std::move(inner)}, wire_{std::move(wire)} {}
 
@@ -271,6 +285,9 @@ class AveragingOptimizer {
   Optimizer inner_;
   Moves wire_;
 };
+
+template <class Optimizer, class Moves>
+inline constexpr bool detail::averages<AveragingOptimizer<Optimizer, Moves>> = true;
 
 // nn::wrap_optimizer(nn::adamw({.learning_rate = 3e-4}), nn::Wire::bfloat16).minimize(replica, loss);
 template <class Optimizer, class Moves = Wire>
