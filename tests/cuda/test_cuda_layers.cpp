@@ -193,7 +193,7 @@ TEST_CASE("pooling and its gradients give the CPU's bits") {
     }
 }
 
-TEST_CASE("pooling by the library agrees with our kernels, twice with the same bits: averages but for rounding, maxima of NaN and infinities too") {
+TEST_CASE("pooling by the library agrees with our kernels, twice with the same bits, averages but for rounding, maxima of NaN and infinities too") {
   if (!gpu_is_here()) return;
   if (!has_library<MaxPool>()) return;
   struct Case {

@@ -114,7 +114,7 @@ TEST_CASE("a failed save leaves the old file") {
   CHECK(std::distance(std::filesystem::directory_iterator{folder / ""}, {}) == 1);
 }
 
-TEST_CASE("two that replace a file at the same time do not write into each other's: who ends last gives it its bytes") {
+TEST_CASE("two that replace a file at the same time do not write into each other's, and the one that ends last gives it its bytes") {
   const Folder folder;
   const auto path = folder / "w";
   io::FileReplacement first{path}, last{path};
