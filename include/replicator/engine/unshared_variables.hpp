@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sentence about a step that shares no variables with the earlier ones, but seems meant to: an evaluation with another scope
-// than the training computes with first values, and nothing else would say so.
+// Finds variables that a later step declares anew where it seems to mean those of an earlier one. An evaluation whose scope is
+// misspelt would compute with first values, and nothing else would say so.
 #pragma once
 
 #include <cstddef>
