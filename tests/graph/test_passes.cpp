@@ -46,7 +46,7 @@ bool same_elements(const AnyArray& a, const AnyArray& b) {
     return std::memcmp(&p, &q, sizeof p) == 0 || (std::isnan(f) && std::isnan(g));
   });
 }
-bool same_bits(const std::vector<AnyArray>& a, const std::vector<AnyArray>& b) {
+bool same_values(const std::vector<AnyArray>& a, const std::vector<AnyArray>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const AnyArray& x, const AnyArray& y) {
     if (x.type() != y.type()) return false;
     if (x.type().dtype == DType::float32) return same_elements<float>(x, y);
@@ -133,7 +133,7 @@ void require_bits_kept(const Graph& graph, const Graph& changed) {
   std::vector<AnyArray> inputs;
   for (const Shape& shape : {Shape{6, 5}, Shape{5}, Shape{}})
     inputs.push_back(test::random_array<float>(shape, inputs.size()).any());
-  RC_ASSERT(same_bits(test::run_graph(changed, inputs), test::run_graph(graph, inputs)));
+  RC_ASSERT(same_values(test::run_graph(changed, inputs), test::run_graph(graph, inputs)));
 }
 
 void require_kept_and_idempotent(const Pass& pass) {
@@ -277,8 +277,8 @@ TEST_CASE("what is rounded and handed on where a relu was positive is rounded af
   REQUIRE(rc::check([] {
     const auto graph = masked_gradient();
     const std::vector<AnyArray> inputs{draw_floats(), draw_floats(), draw_floats()};
-    RC_ASSERT(same_bits(test::run_graph(passes::round_late(passes::drop_round_trips(graph)), inputs), test::run_graph(graph, inputs)));
-    RC_ASSERT(same_bits(test::run_graph(optimise(graph), inputs), test::run_graph(graph, inputs)));
+    RC_ASSERT(same_values(test::run_graph(passes::round_late(passes::drop_round_trips(graph)), inputs), test::run_graph(graph, inputs)));
+    RC_ASSERT(same_values(test::run_graph(optimise(graph), inputs), test::run_graph(graph, inputs)));
   }));
 }
 
@@ -328,7 +328,7 @@ TEST_CASE("what picks elements of bfloat16, or rounds what it computes of it, is
     auto values = test::random_array<bfloat16>(x.shape(), 1);
     for (auto& value : values) value = std::floor(value * 3);  // maxima tie
     const std::vector<AnyArray> inputs{values.any(), test::random_array<float>(pooled.shape(), 2).any()};
-    RC_ASSERT(same_bits(test::run_graph(simple, inputs), test::run_graph(graph, inputs)));
+    RC_ASSERT(same_values(test::run_graph(simple, inputs), test::run_graph(graph, inputs)));
     RC_ASSERT(digest_of(simplify(simple)) == digest_of(simple));
     for (const auto& node : simple.nodes()) {
       if (operation_of<MaxPool>(node)) RC_ASSERT(node.outputs[0].dtype == DType::bfloat16);
@@ -476,7 +476,7 @@ TEST_CASE("fusion takes in numbers that are the same everywhere, and leaves out 
   }
   CHECK(maps == 1);
   const std::vector<AnyArray> inputs{test::random_array<float>({6, 5}, 1).any(), test::random_array<float>({6, 5}, 2).any()};
-  CHECK(same_bits(test::run_graph(fused, inputs), test::run_graph(graph, inputs)));
+  CHECK(same_values(test::run_graph(fused, inputs), test::run_graph(graph, inputs)));
 }
 
 TEST_CASE("fusion takes in a value whose users became one") {
@@ -487,7 +487,7 @@ TEST_CASE("fusion takes in a value whose users became one") {
   const Graph single = simplify(graph), fused = optimise(graph);
   CHECK(fused.nodes().size() == 3);
   const std::vector<AnyArray> inputs{test::random_array<float>({40}, 1).any(), test::random_array<float>({40}, 2).any()};
-  CHECK(same_bits(test::run_graph(fused, inputs), test::run_graph(single, inputs)));  // a sigmoid is one loop in one of them
+  CHECK(same_values(test::run_graph(fused, inputs), test::run_graph(single, inputs)));  // a sigmoid is one loop in one of them
 }
 
 }  // namespace test_passes

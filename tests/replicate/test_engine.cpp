@@ -229,7 +229,7 @@ TEST_CASE("a forgotten all_reduce is refused by replicate") {
     });
   });
   CHECK(found == "\"fc.weight\" is mirrored, but the value assigned at " + Location{where}.text() +
-                     " differs between replicas: an all_reduce is missing (for gradients of your own, rp::nn::wrap_optimizer adds it), or make it replica_local");
+                     " differs between replicas: an all_reduce is missing, or make it replica_local");
 }
 
 }  // namespace test_engine

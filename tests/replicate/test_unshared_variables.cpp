@@ -22,14 +22,14 @@ namespace {
 
 Tensor<float> read(ReplicaContext& replica, const char* name, const Shape& shape = {2}) { return replicator::sum(replica.variable<float>(name, shape, Initializer::constant(1)).read()); }
 
-// What is said on stderr where a step that trains "w" is replicated, and then this step.
+// What is said on stderr where a step that trains "scale" is replicated, and then this step.
 template <class StepFn>
 std::string said(StepFn later) {
   const TemporaryFolder folder;
   return test::told(folder, [&] {
     Replicator repl{on_devices(2, 1)};
     auto train = repl.replicate([](ReplicaContext& replica) {
-      const auto loss = read(replica, "w");
+      const auto loss = read(replica, "scale");
       nn::sgd({.learning_rate = 0.1}).minimize(replica, loss);
       return loss;
     });
@@ -39,23 +39,36 @@ std::string said(StepFn later) {
 
 }  // namespace
 
-TEST_CASE("a later step with a misspelt variable is told of, with the variable that it leaves alone") {
-  const auto text = said([](ReplicaContext& replica) { return read(replica, "v") + read(replica, "v2"); });
-  CHECK_THAT(text, Catch::StartsWith("replicator: a later step declares \"v\" at ") &&
+TEST_CASE("a later step that misspells a trained variable, or its scope, is told of") {
+  const auto text = said([](ReplicaContext& replica) { return read(replica, "model/scale") + read(replica, "other"); });
+  CHECK_THAT(text, Catch::StartsWith("replicator: a later step declares \"model/scale\" at ") &&
                        Catch::Contains("test_unshared_variables.cpp:") &&
-                       Catch::EndsWith(" and 1 other variable(s), trains none of them, and does not use \"w\" of an earlier step, which is float32[2] too: "
-                                       "if both are meant to be one variable, declare them with the same name and scope\n"));
+                       Catch::EndsWith(", and 1 more, and does not train it. An earlier step trains \"scale\", also float32[2], which this step does not use. If they "
+                                       "are one variable, give both the same name and scope; otherwise declare \"model/scale\" with {.trainable = false}\n"));
+  CHECK_THAT(said([](ReplicaContext& replica) { return read(replica, "scales"); }), Catch::Contains("trains \"scale\""));
 }
 
-TEST_CASE("no warning where a later step trains its variables, reads those of earlier steps too, or has variables of other shapes") {
-  CHECK(said([](ReplicaContext& replica) { return read(replica, "w"); }).empty());
-  CHECK(said([](ReplicaContext& replica) { return read(replica, "w") + read(replica, "v"); }).empty());
-  CHECK(said([](ReplicaContext& replica) { return read(replica, "v", {3}); }).empty());
+TEST_CASE("no warning where a step reads trained variables, or its own are trained, unlike them, or marked as untrained") {
+  CHECK(said([](ReplicaContext& replica) { return read(replica, "scale"); }).empty());
+  CHECK(said([](ReplicaContext& replica) { return read(replica, "scale") + read(replica, "scales"); }).empty());
+  CHECK(said([](ReplicaContext& replica) { return read(replica, "scales", {3}); }).empty());
+  CHECK(said([](ReplicaContext& replica) { return read(replica, "bias"); }).empty());
+  CHECK(said([](ReplicaContext& replica) { return sum(replica.variable<float>("scales", {2}, Initializer::constant(1), {.trainable = false}).read()); }).empty());
   CHECK(said([](ReplicaContext& replica) {
-          const auto loss = read(replica, "v");
+          const auto loss = read(replica, "scales");
           nn::sgd({.learning_rate = 0.1}).minimize(replica, loss);
           return loss;
         }).empty());
+}
+
+TEST_CASE("no warning where the earlier step trains nothing") {
+  const TemporaryFolder folder;
+  const auto text = test::told(folder, [&] {
+    Replicator repl{on_devices(2, 1)};
+    auto encode = repl.replicate([](ReplicaContext& replica) { return read(replica, "encoder/bias"); });
+    auto decode = repl.replicate([](ReplicaContext& replica) { return read(replica, "decoder/bias"); });
+  });
+  CHECK(text.empty());
 }
 
 }  // namespace test_unshared_variables

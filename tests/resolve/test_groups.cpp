@@ -95,7 +95,7 @@ TEST_CASE("the result of a group and of all_to_all varies: it cannot be assigned
   const auto refused = [&](auto make) {
     const std::string found = assigned(make);
     CHECK(found == "\"w\" is mirrored, but the value assigned at " + at_line(where) +
-                       " differs between replicas: an all_reduce is missing (for gradients of your own, rp::nn::wrap_optimizer adds it), or make it replica_local");
+                       " differs between replicas: an all_reduce is missing, or make it replica_local");
   };
   refused([](T x) { return all_reduce(x, Reduction::sum, {.group = group_rows(4, 2)}); });
   refused([](T x) { return broadcast(x, 0, {.group = group_rows(4, 2)}); });

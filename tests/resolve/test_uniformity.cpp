@@ -133,7 +133,7 @@ TEST_CASE("a forgotten all_reduce is refused with the variable, the line of the 
     where = Where::current(), w.assign(w.read() - x * 0.1f);
   });
   CHECK(resolution_error(graphs) == "\"fc.weight\" is mirrored, but the value assigned at " + test::at_line(where) +
-                                        " differs between replicas: an all_reduce is missing (for gradients of your own, rp::nn::wrap_optimizer adds it), or make it replica_local");
+                                        " differs between replicas: an all_reduce is missing, or make it replica_local");
 }
 
 TEST_CASE("an update that differs because of an earlier assignment names the line of that value too") {
@@ -147,7 +147,7 @@ TEST_CASE("an update that differs because of an earlier assignment names the lin
   });
   CHECK(resolution_error(graphs) == "\"average/moment\" is mirrored, but the value assigned at " + test::at_line(update) +
                                         " differs between replicas, because the value computed at " + test::at_line(average) +
-                                        " does: an all_reduce is missing (for gradients of your own, rp::nn::wrap_optimizer adds it), or make it replica_local");
+                                        " does: an all_reduce is missing, or make it replica_local");
 }
 
 TEST_CASE("an update by a gradient that was not reduced names no line of the forward pass") {
@@ -159,7 +159,7 @@ TEST_CASE("an update by a gradient that was not reduced names no line of the for
     update = Where::current(), w.assign(w.read() - slope);
   });
   CHECK(resolution_error(graphs) == "\"fc.weight\" is mirrored, but the value assigned at " + test::at_line(update) +
-                                        " differs between replicas: an all_reduce is missing (for gradients of your own, rp::nn::wrap_optimizer adds it), or make it replica_local");
+                                        " differs between replicas: an all_reduce is missing, or make it replica_local");
 }
 
 TEST_CASE("a forgotten all_reduce is refused for a single replica too, before the experiment grows") {

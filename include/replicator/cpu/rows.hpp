@@ -404,17 +404,19 @@ class RowsExecutable final : public Executable {
     }
   }
 
+  // What lies in memory with all elements, if the tensors are large.
   void find_streams(const Rows& rows, const detail::RowsTerms& terms) {
     std::vector<Place> streams;
     for (std::size_t i = 0; i < rows.inputs.size(); ++i)
       if (places_[i].extent == RowsExtent::full) streams.push_back(places_[i]);
     for (std::size_t o = 0; o < rows.outputs.size(); ++o)
       if (terms.extent(rows.outputs[o]) == RowsExtent::full) streams.push_back(place(Place::Where::output, o, RowsExtent::full, rows.dtypes[o]));
-    std::size_t bytes = 0;
-    for (const auto& stream : streams) bytes += static_cast<std::size_t>(rows_) * stream.row;
-    if (bytes > TileProgram::beyond_cache) streams_ = std::move(streams);
+    std::size_t row = 0;
+    for (const auto& stream : streams) row += stream.row;
+    constexpr std::size_t largest_block = std::size_t{1} << 19;  // the block in use stays in the second-level cache beside it
+    if (static_cast<std::size_t>(rows_) * row > TileProgram::beyond_cache && static_cast<std::size_t>(block_) * row <= largest_block) streams_ = std::move(streams);
     for (const auto& action : actions_)
-      if (action.what == Action::What::map) loops_ += action.program->loops() * static_cast<std::size_t>(action.program->tiles());
+      if (action.program) loops_ += action.program->loops() * static_cast<std::size_t>(action.program->tiles());
   }
 
   // An output may share the memory of an input that nothing reads after it is written. Blocks do not disturb each other.
@@ -444,7 +446,7 @@ class RowsExecutable final : public Executable {
   }
 
   // --- running -------------------------------------------------------------------------------------------------------
-  // The last block is short, and not prefetched.
+  // A short block at the end is not prefetched.
   void prefetch_block(PrefetchAhead& ahead, const Launch& launch, std::int64_t block, std::int64_t last) const {
     ahead.restart(loops_);
     if (block == last || (block + 1) * block_ > rows_) return;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <replicator/core/hash.hpp>
@@ -62,11 +63,12 @@ class HostCompiler {
   }
 
   // Gives the variables of a resolved step their first values. Throws BuildError if processes differ in the step or in
-  // a value. The first process prints unshared_variables_text.
+  // a value. The first process warns on stderr where the step seems to misspell variables.
   void declare(const Resolution& resolution, int ordinal, VariableStore& variables, const HostSets& sets, Checkpoints& checkpoints) {
-    if (const auto text = unshared_variables_text(resolution, variables); job_.rank() == 0 && !text.empty()) std::fprintf(stderr, "replicator: %s\n", text.c_str());
+    const std::string warning = job_.rank() == 0 ? unshared_.add(resolution, variables) : std::string{};
     checkpoints.declare(variables, resolution, ordinal);
     compare_steps(building_, resolution, variables, sets);
+    if (!warning.empty()) std::fprintf(stderr, "replicator: %s\n", warning.c_str());
   }
   // Chooses a kernel for each node of each class of equal graphs.
   std::vector<LoweredGraph> lower_classes(const Resolution& resolution) {
@@ -225,6 +227,7 @@ class HostCompiler {
   HostDevices& devices_;
   CollectiveTask& building_;
   ExecutableCache cache_;
+  UnsharedVariables unshared_;
   std::uint32_t next_collective_ = 0;  // counted over all steps
 };
 

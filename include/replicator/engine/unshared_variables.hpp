@@ -1,46 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds variables that a later step declares anew where it seems to mean those of an earlier one. An evaluation whose scope is
-// misspelt would compute with first values, and nothing else would say so.
+// UnsharedVariables: finds variables that a step declares anew where it seems to mean those that an earlier step trains. An
+// evaluation whose scope is misspelt would compute with first values, and nothing else would say so.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include <replicator/core/nearest_word.hpp>
 #include <replicator/graph/variable.hpp>
 #include <replicator/resolve/resolve.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
 namespace replicator::detail {
 
-// `store`: the variables of the earlier steps. The text is empty unless this step declares trainable variables that it does not
-// assign, and leaves an earlier trainable variable of the same type alone.
-inline std::string unshared_variables_text(const Resolution& resolution, const VariableStore& store) {
-  std::map<std::string, const VariableDeclaration*> declared;
-  std::set<std::string> assigned;
-  for (const auto& one : resolution.classes) {
-    for (const auto& variable : one.graph.variables()) declared.emplace(variable.name, &variable);
-    for (const auto& node : one.graph.nodes())
-      if (const auto* assign = node.get<Assign>()) assigned.insert(one.graph.variables()[assign->variable].name);
+class UnsharedVariables {
+ public:
+  // Returns a warning about a step, or an empty text, and remembers which variables it trains. `store`: the variables of the
+  // earlier steps. A step that trains new variables is never warned of.
+  std::string add(const Resolution& resolution, const VariableStore& store) {
+    std::map<std::string, VariableDeclaration> declared, trained;
+    for (const auto& one : resolution.classes) {
+      const auto& variables = one.graph.variables();
+      for (const auto& variable : variables) declared.emplace(variable.name, variable);
+      for (const auto& node : one.graph.nodes())
+        if (const auto* assign = node.get<Assign>(); assign && variables[assign->variable].trainable) trained.emplace(variables[assign->variable].name, variables[assign->variable]);
+    }
+    std::string text;
+    if (std::none_of(trained.begin(), trained.end(), [&](const auto& one) { return !store.contains(one.first); })) text = warning(declared, store);
+    trained_.merge(trained);
+    return text;
   }
-  const auto left_alone = [&](const TensorType& type) {
-    for (const auto& name : store.names())
-      if (const auto& earlier = store.declaration(name); earlier.trainable && earlier.type == type && !declared.contains(name)) return name;
-    return std::string{};
-  };
-  std::string first, similar;
-  std::size_t others = 0;
-  for (const auto& [name, variable] : declared) {
-    if (!variable->trainable || store.contains(name) || assigned.contains(name)) continue;
-    if (first.empty() && !(similar = left_alone(variable->type)).empty()) first = name;
-    else ++others;
+
+ private:
+  using Declarations = std::map<std::string, VariableDeclaration>;
+
+  std::string warning(const Declarations& declared, const VariableStore& store) const {
+    std::string first, meant;
+    std::size_t others = 0;
+    for (const auto& [name, variable] : declared) {
+      if (!variable.trainable || store.contains(name)) continue;
+      if (first.empty() && !(meant = similar(variable, declared)).empty()) first = name;
+      else ++others;
+    }
+    if (first.empty()) return {};
+    const auto& variable = declared.at(first);
+    return "a later step declares \"" + first + "\" at " + variable.where.text() + (others == 0 ? "" : ", and " + std::to_string(others) + " more,") +
+           " and does not train it. An earlier step trains \"" + meant + "\", also " + variable.type.text() +
+           ", which this step does not use. If they are one variable, give both the same name and scope; otherwise declare \"" + first +
+           "\" with {.trainable = false}";
   }
-  if (first.empty()) return {};
-  const auto& variable = *declared[first];
-  return "a later step declares \"" + first + "\" at " + variable.where.text() + (others == 0 ? "" : " and " + std::to_string(others) + " other variable(s)") +
-         ", trains none of them, and does not use \"" + similar + "\" of an earlier step, which is " + variable.type.text() +
-         " too: if both are meant to be one variable, declare them with the same name and scope";
-}
+
+  // The trained variable of the same kind and type that this step does not use and whose name is like that of `variable`.
+  std::string similar(const VariableDeclaration& variable, const Declarations& declared) const {
+    std::vector<std::string_view> candidates;
+    for (const auto& [name, earlier] : trained_) {
+      if (earlier.kind != variable.kind || earlier.type != variable.type || declared.contains(name)) continue;
+      if (within_scope(name) == within_scope(variable.name)) return name;
+      candidates.push_back(name);
+    }
+    return std::string{nearest_word(variable.name, candidates)};
+  }
+  // The name without its first scope, if it has one.
+  static std::string_view within_scope(std::string_view name) {
+    const auto slash = name.find('/');
+    return slash == std::string_view::npos ? name : name.substr(slash + 1);
+  }
+
+  Declarations trained_;
+};
 
 }  // namespace replicator::detail

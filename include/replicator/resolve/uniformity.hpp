@@ -187,7 +187,7 @@ void check_assignments(const Graph& graph, const Uniformity& uniformity, Differe
     if (const std::string text = different(); !text.empty()) throw BuildError{text};
     if (!uniformity.uniform[node.inputs[0].node])
       throw BuildError{"\"" + variable.name + "\" is mirrored, but the value assigned at " + node.where.text() +
-                       " differs between replicas" + varying_operand(graph, uniformity, node) + ": an all_reduce is missing (for gradients of your own, rp::nn::wrap_optimizer adds it), or make it replica_local"};
+                       " differs between replicas" + varying_operand(graph, uniformity, node) + ": an all_reduce is missing, or make it replica_local"};
     throw BuildError{"\"" + variable.name + "\" is mirrored, but replica " + std::to_string(graph.replica()) + " assigns it at " + node.where.text() +
                      " and not all replicas do the same: assign the same value on every replica, or make it replica_local"};
   }

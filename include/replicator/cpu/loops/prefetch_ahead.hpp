@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefetches the memory of the next tile while a tile is computed. Loops over tiles read memory in bursts with pauses, so the
-// processor alone fetches too late: an activation over large tensors takes a quarter longer without this.
+// Prefetches the memory of the next tile while a tile is computed. Loops over tiles read memory in bursts with pauses between them.
+// The processor alone does not fetch during the pauses, so an activation over large tensors takes a quarter longer without this.
 #pragma once
 
 #include <algorithm>
@@ -18,21 +18,27 @@ class PrefetchAhead {
     calls_ = calls;
     spans_ = lines_ = current_ = 0;
   }
-  // Spans that find no place are not prefetched.
+  // Spans that find no place are not prefetched, and one that is there already is not prefetched twice.
   void add(const std::byte* from, std::size_t bytes) {
-    if (spans_ == span_.size()) return;
+    const auto end = span_.begin() + static_cast<std::ptrdiff_t>(spans_);
+    if (end == span_.end() || std::any_of(span_.begin(), end, [&](const Span& span) { return span.from == from; })) return;
     span_[spans_++] = {from, bytes / line};
     lines_ += bytes / line;
   }
   void next() {
-    if (calls_ == 0) return;
+    next([](const std::byte* at) { __builtin_prefetch(at, 0, 2); });
+  }
+  // The same with another function that fetches a line, for tests.
+  template <class Fetch>
+  void next(const Fetch& fetch) {
+    if (calls_ == 0 || lines_ == 0) return;
     std::size_t share = (lines_ + calls_ - 1) / calls_;
     lines_ -= share;
     --calls_;
     while (share > 0 && current_ < spans_) {
       auto& [from, lines] = span_[current_];
       const std::size_t now = std::min(share, lines);
-      for (std::size_t i = 0; i < now; ++i) __builtin_prefetch(from + i * line, 0, 2);
+      for (std::size_t i = 0; i < now; ++i) fetch(from + i * line);
       from += now * line;
       lines -= now;
       share -= now;

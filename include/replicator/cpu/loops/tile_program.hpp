@@ -46,8 +46,8 @@ class TileProgram {
     prefetches_ &= bytes_in_memory() > beyond_cache;
   }
 
-  // Inputs and outputs of fewer bytes come from the caches in time. The next tile of larger ones is prefetched, but only beside
-  // loops of functions: other loops wait for memory anyway, and prefetching makes them slower.
+  // Inputs and outputs of fewer bytes together come from the caches in time. The next tile of larger ones is prefetched, but only
+  // beside loops of functions: other loops wait for memory anyway, and prefetching makes them slower.
   static constexpr std::size_t beyond_cache = std::size_t{1} << 23;
 
   std::int64_t tile() const { return tile_; }
@@ -169,7 +169,7 @@ class TileProgram {
     for (const auto dtype : outputs_) bytes += offset(elements_, dtype);
     return bytes;
   }
-  // The last tile of the range is short, and not prefetched.
+  // A short tile at the end of the range is not prefetched.
   void prefetch_tile(PrefetchAhead& ahead, const std::byte* const* inputs, std::byte* const* outputs, std::int64_t position, std::int64_t end) const {
     ahead.restart(code_.size());
     if (position + tile_ > end) return;

@@ -27,6 +27,8 @@ namespace replicator::nn {
 // the moments over all replicas, and costs an all-reduce in each layer and step.
 template <class Optimizer>
 class Local {
+  static_assert(!detail::averages<Optimizer>, "replicator: nn::local trains each replica alone, and wrap_optimizer averages over the replicas: choose one of them");
+
  public:
   explicit Local(Optimizer inner) : inner_{std::move(inner)} {}
 

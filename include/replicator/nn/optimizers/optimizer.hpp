@@ -231,10 +231,6 @@ void warn_of_left_out(Graph& graph, AnyTensor loss, Location where) {
   }
 }
 
-}  // namespace detail
-
-namespace detail {
-
 // Whether an optimizer, or one that it wraps, averages gradients over the replicas.
 template <class Optimizer>
 inline constexpr bool averages = false;
