@@ -48,6 +48,16 @@ TEST_CASE("a span shorter than a line, a span that is there already, and the nin
   CHECK(fetched(ahead, 1) == Lines{{5, 6}});
 }
 
+TEST_CASE("nothing is fetched where a share would be more than 64 lines") {
+  PrefetchAhead ahead;
+  ahead.restart(1);
+  ahead.add(memory.data(), 65 * line);
+  CHECK(fetched(ahead, 1) == Lines{{}});
+  ahead.restart(2);
+  ahead.add(memory.data(), 65 * line);
+  CHECK(fetched(ahead, 2)[0].size() == 33);
+}
+
 TEST_CASE("nothing is fetched before the first start, without spans, and where no calls are to come") {
   PrefetchAhead ahead;
   CHECK(fetched(ahead, 1) == Lines{{}});

@@ -43,12 +43,13 @@ class TileProgram {
     for (const auto& input : inputs_) widest_ = std::max(widest_, input.element);
     for (const auto dtype : outputs_) widest_ = std::max(widest_, size_of(dtype));
     widest_ = std::max(widest_, size_of(compute_));
-    prefetches_ &= bytes_in_memory() > beyond_cache;
+    prefetches_ &= bytes_in_memory() > beyond_cache && code_.size() >= fewest_loops;
   }
 
   // Inputs and outputs of fewer bytes together come from the caches in time. The next tile of larger ones is prefetched, but only
-  // beside loops of functions: other loops wait for memory anyway, and prefetching makes them slower.
+  // beside several loops, one of them of a function: others wait for memory anyway, and prefetching makes them slower.
   static constexpr std::size_t beyond_cache = std::size_t{1} << 23;
+  static constexpr std::size_t fewest_loops = 4;
 
   std::int64_t tile() const { return tile_; }
   std::int64_t tiles() const { return (elements_ + tile_ - 1) / tile_; }
