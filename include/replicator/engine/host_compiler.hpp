@@ -40,9 +40,10 @@ class HostCompiler {
                CollectiveTask& building)
       : deployment_{deployment}, job_{job}, placement_{placement}, all_reduce_{all_reduce}, communicators_{communicators}, devices_{devices}, building_{building}, cache_{deployment.threads_per_device, deployment.kernel_choice} {}
 
-  // `ordinal`: the number of the step in its Replicator. Declares the step's variables. Throws BuildError for every
-  // mistake that the graphs or a comparison of the processes show, and for a step that needs more memory than there is.
-  // `guests`: for the variables of other processes' replicas in audited steps; null without --audit.
+  // Declares the step's variables. Throws BuildError for a mistake in the graphs, for processes that differ, and where memory does
+  // not suffice.
+  // - `ordinal`: the number of the step in its Replicator.
+  // - `guests`: holds the variables of other processes' replicas, whose steps are computed again here; null without --audit.
   std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal, VariableStore& variables, const HostSets& sets, Checkpoints& checkpoints, VariableStore* guests) {
     auto step = std::make_unique<HostStep>();
     step->ordinal = ordinal;

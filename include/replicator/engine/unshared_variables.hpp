@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,11 +18,13 @@
 namespace replicator::detail {
 
 class UnsharedVariables {
+  using Declarations = std::map<std::string, VariableDeclaration>;
+
  public:
   // Returns a warning about a step, or an empty text, and remembers which variables it trains. `store`: the variables of the
   // earlier steps. A step that trains new variables is never warned of.
   std::string add(const Resolution& resolution, const VariableStore& store) {
-    std::map<std::string, VariableDeclaration> declared, trained;
+    Declarations declared, trained;
     for (const auto& one : resolution.classes) {
       const auto& variables = one.graph.variables();
       for (const auto& variable : variables) declared.emplace(variable.name, variable);
@@ -37,8 +38,6 @@ class UnsharedVariables {
   }
 
  private:
-  using Declarations = std::map<std::string, VariableDeclaration>;
-
   std::string warning(const Declarations& declared, const VariableStore& store) const {
     std::string first, meant;
     std::size_t others = 0;

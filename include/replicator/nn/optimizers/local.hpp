@@ -23,8 +23,8 @@ namespace replicator::nn {
 // Batch norm needs no more: its weight and bias become replica-local too and are trained like the others. Its running statistics
 // always are replica-local, and each replica follows its own batches. So replicas normalise differently between two averages, and a
 // prediction uses the statistics of the replica that makes it. nn::average_over_replicas averages weights and statistics alike. The
-// mean of the variances leaves out how far the replicas' means lie apart. {.across_replicas = true} normalises a training batch by
-// the moments over all replicas, and costs an all-reduce in each layer and step.
+// mean of the replicas' variances is less than the variance over all their examples, because their means differ. With
+// {.across_replicas = true}, batch norm uses the moments over all replicas. It then needs an all-reduce in each layer and step.
 template <class Optimizer>
 class Local {
   static_assert(!detail::averages<Optimizer>, "replicator: nn::local trains each replica alone, and wrap_optimizer averages over the replicas: choose one of them");
@@ -72,8 +72,8 @@ Local<Optimizer> local(Optimizer optimizer) {
 // Sets each replica-local floating variable to its mean over the replicas: weights, statistics of batch norm, and what
 // optimizers remember. It takes those that this step has declared up to here; with a scope, by its whole name, only those below
 // it. Integers, such as Adam's count of updates, do not change. It makes one all-reduce for each variable, labelled "<variable>/mean".
-// **Beside an optimizer that keeps its state in parts (sharded, low_rank), give a scope**: those parts are of different elements on
-// each replica, so their mean makes no sense.
+// **Give a scope if an optimizer keeps its state in parts (sharded, low_rank).** Each replica has the part of other elements, so
+// their mean makes no sense.
 // Throws BuildError if there are none.
 template <class = void>
 void average_over_replicas(ReplicaContext& replica, std::string_view scope = {}, std::source_location where = std::source_location::current()) {

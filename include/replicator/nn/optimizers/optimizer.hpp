@@ -240,7 +240,7 @@ inline constexpr bool averages<Wrapper<Inner, Others...>> = averages<Inner>;
 }  // namespace detail
 
 // Makes an optimizer for a single replica work on all of them: it averages the gradients over the replicas first.
-// `Moves` is the format in which they move: Wire, or LowRank (nn/optimizers/low_rank.hpp), as for mean_over_replicas.
+// `Moves` says how gradients are sent: as a Wire, or as a LowRank (nn/optimizers/low_rank.hpp).
 // Source: Buchlovsky et al., "TF-Replicator", 2019, section 3.3.
 template <class Optimizer, class Moves = Wire>
 class AveragingOptimizer {
