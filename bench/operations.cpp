@@ -24,6 +24,7 @@ struct Benchmark {
   std::vector<rp::Shape> inputs;
   std::function<Tensor(const Tensors&)> compute;
   std::function<Tensor(rp::ReplicaContext&, const Tensors&)> layer = {};  // instead, with variables of its own
+  bool draws = false;                                                     // random numbers, so gradients differ between replicas
 };
 
 // h = tanh(x[t] + h) for all t: every slice is used once.
@@ -47,8 +48,30 @@ Benchmark layer_norm(std::int64_t rows, std::int64_t columns) {
 Benchmark softmax(std::int64_t rows, std::int64_t columns) {
   return {{{rows, columns}}, [](const Tensors& in) { return rp::softmax(in[0]); }};
 }
-Benchmark attention(const rp::Shape& shape, bool causal) {
-  return {{shape, shape, shape}, [causal](const Tensors& in) { return rp::attention(in[0], in[1], in[2], {.causal = causal}); }};
+Benchmark attention(const rp::Shape& shape, bool causal, double dropout = 0) {
+  return {{shape, shape, shape}, [=](const Tensors& in) { return rp::attention(in[0], in[1], in[2], {.causal = causal, .dropout = dropout}); }, {}, dropout > 0};
+}
+// Two sequences, of which the second one is half padding: [2, 4, 1024, 64].
+Benchmark padded_attention() {
+  const rp::Shape shape{2, 4, 1024, 64};
+  return {{shape, shape, shape}, [](const Tensors& in) {
+            rp::Array<bool> seen{{2, 1, 1, 1024}};
+            for (std::int64_t i = 0; i < seen.size(); ++i) seen[i] = i < 1024 + 512;
+            return rp::attention(in[0], in[1], in[2], {.mask = rp::constant(in[0].graph(), seen)});
+          }};
+}
+// A query sees itself and the 255 places before it.
+Benchmark windowed_attention() {
+  const rp::Shape shape{2, 4, 1024, 64};
+  return {{shape, shape, shape}, [](const Tensors& in) {
+            rp::Array<bool> seen{{1024, 1024}};
+            for (std::int64_t i = 0; i < seen.size(); ++i) seen[i] = i % 1024 <= i / 1024 && i % 1024 > i / 1024 - 256;
+            return rp::attention(in[0], in[1], in[2], {.mask = rp::constant(in[0].graph(), seen)});
+          }};
+}
+// Four heads of queries share a head of keys and values.
+Benchmark grouped_attention() {
+  return {{{2, 2, 4, 1024, 64}, {2, 2, 1, 1024, 64}, {2, 2, 1, 1024, 64}}, [](const Tensors& in) { return rp::attention(in[0], in[1], in[2], {.causal = true}); }};
 }
 
 Benchmark gru(std::int64_t places) {
@@ -71,6 +94,10 @@ const std::map<std::string, Benchmark>& benchmarks() {
       {"attention_257", attention({8, 3, 257, 64}, false)},
       {"attention_257_causal", attention({8, 3, 257, 64}, true)},
       {"attention_1024_causal", attention({2, 4, 1024, 64}, true)},
+      {"attention_1024_dropout", attention({2, 4, 1024, 64}, true, 0.1)},
+      {"attention_1024_padded", padded_attention()},
+      {"attention_1024_window", windowed_attention()},
+      {"attention_1024_groups", grouped_attention()},
       {"silu", {{{3145728}}, [](const Tensors& in) { return rp::silu(in[0]); }}},
       {"gelu_tanh", {{{3145728}}, [](const Tensors& in) { return rp::gelu(in[0]); }}},
       {"permute", {{{8, 96, 64, 64}}, [](const Tensors& in) { return rp::transpose(in[0], {0, 2, 3, 1}); }}}};
@@ -91,13 +118,16 @@ void run(int argc, char** argv) {
   auto nothing = [](const rp::InputContext&) { return rp::data::from_generator([] { return rp::Array<float>{{1}}; }); };
   // Inputs, upstream gradient and gradients are variables, so a step copies nothing in or out.
   auto step_fn = [&](rp::ReplicaContext& replica, Tensor) {
-    const auto made = [&](const std::string& name, const rp::Shape& shape) { return replica.variable<float>(name, shape, rp::Initializer::normal(0, 1)); };
+    const auto made = [&](const std::string& name, const rp::Shape& shape, rp::VariableKind kind = rp::VariableKind::mirrored) {
+      return replica.variable<float>(name, shape, rp::Initializer::normal(0, 1), {.kind = kind});
+    };
     Tensors inputs;
     for (std::size_t i = 0; i < benchmark.inputs.size(); ++i) inputs.push_back(made("x" + std::to_string(i), benchmark.inputs[i]).read());
     const Tensor y = benchmark.layer ? benchmark.layer(replica, inputs) : benchmark.compute(inputs);
     const auto variables = replica.trainable_variables<float>();
     const auto gradients = rp::nn::variable_gradients(rp::sum(y * made("upstream", y.shape()).read()), variables);
-    for (std::size_t i = 0; i < variables.size(); ++i) made("gradient of " + variables[i].name(), variables[i].shape()).assign(gradients[i]);
+    const auto kind = benchmark.draws ? rp::VariableKind::replica_local : rp::VariableKind::mirrored;
+    for (std::size_t i = 0; i < variables.size(); ++i) made("gradient of " + variables[i].name(), variables[i].shape(), kind).assign(gradients[i]);
   };
   auto train = repl.replicate(nothing, step_fn);
   const double before = bench::peak_mib();

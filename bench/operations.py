@@ -17,8 +17,13 @@ def slices(x):
     return h
 
 
-def attention(causal):
-    return lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+def attention(causal, **options):
+    return lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=causal, **options)
+
+
+padded = torch.ones(2, 1, 1, 1024, dtype=torch.bool)
+padded[1, :, :, 512:] = False
+window = torch.ones(1024, 1024, dtype=torch.bool).tril().triu(-255)
 
 
 gru_weights = [(768, 128), (768, 256), (768,), (768,)]
@@ -44,6 +49,10 @@ operations = {
     "attention_257": (attention(False), [(8, 3, 257, 64)] * 3),
     "attention_257_causal": (attention(True), [(8, 3, 257, 64)] * 3),
     "attention_1024_causal": (attention(True), [(2, 4, 1024, 64)] * 3),
+    "attention_1024_dropout": (attention(True, dropout_p=0.1), [(2, 4, 1024, 64)] * 3),
+    "attention_1024_padded": (attention(False, attn_mask=padded), [(2, 4, 1024, 64)] * 3),
+    "attention_1024_window": (attention(False, attn_mask=window), [(2, 4, 1024, 64)] * 3),
+    "attention_1024_groups": (attention(True, enable_gqa=True), [(2, 8, 1024, 64), (2, 2, 1024, 64), (2, 2, 1024, 64)]),
     "silu": (functional.silu, [(3145728,)]),
     "gelu_tanh": (lambda x: functional.gelu(x, approximate="tanh"), [(3145728,)]),
     "permute": (lambda x: x.permute(0, 2, 3, 1).contiguous(), [(8, 96, 64, 64)]),

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <replicator/cpu/loops/rectangle.hpp>
+#include <replicator/cpu/copies/rectangle.hpp>
 
 #include "copy_cases.hpp"
 

@@ -34,6 +34,7 @@ std::vector<double> attend(const Array<double>& q, const Array<double>& k, const
         weights.push_back(seen(i, j) ? std::exp(fit * scale) : 0);
         total += weights.back();
       }
+      if (total == 0) total = 1;  // the query sees no key: 0
       for (std::int64_t f = 0; f < features; ++f) {
         double mean = 0;
         for (std::int64_t j = 0; j < keys; ++j) mean += weights[static_cast<std::size_t>(j)] / total * v[(h * keys + j) * features + f];
@@ -90,10 +91,7 @@ TEST_CASE("long causal attention, in blocks of queries, is that of the definitio
                                                                             : query * places + key];
   });
   const auto found = doubles(evaluate(masked, std::vector{a.q.any(), a.k.any(), a.v.any(), seen.any()}));
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (std::isnan(expected[i])) CHECK(std::isnan(found[i]));
-    else CHECK(found[i] == Approx(expected[i]).margin(1e-12));
-  }
+  check_close(found, expected);
 }
 
 TEST_CASE("the gradient of long causal attention is that of short ones put together") {
@@ -129,6 +127,24 @@ TEST_CASE("a mask hides keys, of padding say, and is broadcast over queries and 
   const auto found = doubles(evaluate(masked, std::vector{a.q.any(), a.k.any(), a.v.any(), seen.any()}));
   std::int64_t rows = 0;  // queries of both heads, one after the other
   check_close(found, attend(a.q, a.k, a.v, 0.5, [&](auto, auto key) { return seen[rows++ / 5 / 3 * 5 + key]; }));
+}
+
+TEST_CASE("a query that sees no key gives 0, and changes no gradient") {
+  Attention a{{1, 2, 3}, {1, 2, 3}, {1, 2, 3}}, first{{1, 1, 3}, {1, 2, 3}, {1, 2, 3}};
+  first.q = Array<double>{{1, 1, 3}, {a.q[0], a.q[1], a.q[2]}};
+  const auto gradients_of = [](Attention& of, const AttentionOptions& options) {
+    const Tensor<double> q = input(of.graph, of.q, 0), k = input(of.graph, of.k, 1), v = input(of.graph, of.v, 2);
+    std::vector<double> result;
+    for (const auto& gradient : gradients(sum(attention(q, k, v, options)), std::vector{q, k, v}))
+      for (const double value : doubles(evaluate(gradient, std::vector{of.q.any(), of.k.any(), of.v.any()}))) result.push_back(value);
+    return result;
+  };
+  const auto mask = constant(a.graph, Array<bool>{{2, 1}, {true, false}});
+  const auto y = a.run({.mask = mask});
+  for (std::size_t i = 3; i < 6; ++i) CHECK(y[i] == 0);
+  auto expected = gradients_of(first, {});
+  expected.insert(expected.begin() + 3, 3, 0.0);  // of the second query
+  check_close(gradients_of(a, {.mask = mask}), expected);
 }
 
 TEST_CASE("attention has the gradient of its formula, causal or not") {

@@ -3,6 +3,7 @@
 // which is made of products and a softmax.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -61,10 +62,24 @@ std::vector<Array<double>> random_inputs(const Sizes& s) {
   return result;
 }
 
+// Hides the first 200 elements, or half of them if that is less, some hundreds of the others, and some here and there.
+Array<bool> random_mask(const Shape& shape) {
+  Array<bool> mask{shape};
+  const auto hundreds = random_array<float>({mask.size() / 100 + 1}, 90), single = random_array<float>({mask.size()}, 91);
+  for (std::int64_t i = std::min<std::int64_t>(200, mask.size() / 2); i < mask.size(); ++i) mask[i] = hundreds[i / 100] < 0.5f && single[i] < 0.5f;
+  return mask;
+}
+
+struct Run {
+  bool second = false;
+  int threads = 1;
+  std::optional<DeviceKind> kind = DeviceKind::cpu;  // none: in parts
+};
+
 // y, its gradients by q, k, v in the direction of the fourth input, and with `second` the gradients of these, by q, k, v and that
 // input, in the direction of the others.
 template <Element T>
-std::vector<AnyArray> attended(const std::vector<Array<double>>& inputs, const AttentionOptions& options, bool second = false, int threads = 1) {
+std::vector<AnyArray> attended(const std::vector<Array<double>>& inputs, AttentionOptions options, const std::optional<Array<bool>>& mask = {}, const Run& run = {}) {
   Graph graph;
   std::vector<AnyArray> arrays;
   std::vector<Tensor<T>> in;
@@ -72,14 +87,15 @@ std::vector<AnyArray> attended(const std::vector<Array<double>>& inputs, const A
     arrays.push_back(converted_to<T>(array));
     in.push_back(Tensor<T>{input(graph, arrays.back().type(), static_cast<std::uint32_t>(in.size()))});
   }
+  if (mask) options.mask = Tensor<bool>{input(graph, mask->any().type(), static_cast<std::uint32_t>(in.size()))}, arrays.push_back(mask->any());
   const auto y = attention(in[0], in[1], in[2], options);
   const std::vector<Tensor<T>> of_first{in[0], in[1], in[2]}, of_second{in[0], in[1], in[2], in[3]};
   const auto first = gradients(sum(y * in[3]), of_first);
   std::vector<Value> wanted{y.any().value()};
   for (const auto& gradient : first) wanted.push_back(gradient.any().value());
-  if (second)
+  if (run.second)
     for (const auto& gradient : gradients(sum(first[0] * in[4]) + sum(first[1] * in[5]) + sum(first[2] * in[6]), of_second)) wanted.push_back(gradient.any().value());
-  return evaluate(graph, wanted, arrays, {.threads = threads, .kind = DeviceKind::cpu});
+  return evaluate(graph, wanted, arrays, {.threads = run.threads, .kind = run.kind});
 }
 
 void check_close(const std::vector<AnyArray>& found, const std::vector<AnyArray>& expected, double most) {
@@ -133,7 +149,7 @@ TEST_CASE("attention without stored weights has the gradients of its gradients")
   const bool causal = GENERATE(false, true);
   const auto inputs = random_inputs({{2}, 70, 70, 8, 5, causal});
   const AttentionOptions options{.causal = causal, .scale = 0.5};
-  check_close(attended<float>(inputs, options, true), attended<double>(inputs, options, true), 1e-4);
+  check_close(attended<float>(inputs, options, {}, {.second = true}), attended<double>(inputs, options, {}, {.second = true}), 1e-4);
 }
 
 TEST_CASE("attention without stored weights takes any scale, products that overflow, and NaN in one query") {
@@ -179,10 +195,12 @@ TEST_CASE("queries, keys and values may depend on each other") {
 TEST_CASE("the number of threads changes no bit of attention and its gradients") {
   if (!has_tiles()) return;
   const bool causal = GENERATE(false, true);
-  const auto inputs = random_inputs({{5}, 150, 150, 24, 24, causal});
-  const auto one = attended<float>(inputs, {.causal = causal});
+  auto inputs = random_inputs({{5, 2}, 150, 150, 24, 24, causal});
+  for (std::size_t i : {1u, 2u, 5u, 6u}) inputs[i] = random_array<double>({5, 1, 150, 24}, 60 + i);  // two heads share keys and values
+  const AttentionOptions options{.causal = causal, .dropout = 0.25};
+  const auto one = attended<float>(inputs, options, random_mask({5, 1, 150, 150}));
   for (const int threads : {2, 3, 8}) {
-    const auto more = attended<float>(inputs, {.causal = causal}, false, threads);
+    const auto more = attended<float>(inputs, options, random_mask({5, 1, 150, 150}), {.threads = threads});
     for (std::size_t i = 0; i < one.size(); ++i) CHECK(std::memcmp(one[i].data(), more[i].data(), one[i].size_bytes()) == 0);
   }
 }
@@ -200,15 +218,62 @@ TEST_CASE("float32 attention is one operation where the devices have a kernel fo
   CHECK(count<Matmul>(graph) == 0);
 }
 
-TEST_CASE("a mask, dropout, broadcast heads, no queries and products in bfloat16 make attention of its parts") {
+TEST_CASE("attention without stored weights takes masks of any shape, and a query that sees no key gives 0 and no gradient") {
+  if (!has_tiles()) return;
+  const bool causal = GENERATE(false, true);
+  const Shape shape = GENERATE(values<Shape>({{}, {1}, {200}, {200, 1}, {200, 200}, {3, 1, 200}, {3, 200, 200}, {2, 1, 1, 200}, {2, 3, 200, 1}, {2, 3, 200, 200}}));
+  CAPTURE(causal, shape.text());
+  const auto inputs = random_inputs({{2, 3}, 200, 200, 8, 5, causal});
+  const auto mask = random_mask(shape);
+  const auto found = attended<float>(inputs, {.causal = causal}, mask), expected = attended<double>(inputs, {.causal = causal}, mask);
+  check_close(found, expected, 1e-5);
+  const auto y = doubles(found[0]), dq = doubles(found[1]);
+  if (shape.rank() == 4 && shape[2] == 200 && shape[3] == 200) {  // the first query sees nothing
+    for (std::size_t f = 0; f < 5; ++f) CHECK(y[f] == 0);
+    for (std::size_t d = 0; d < 8; ++d) CHECK(dq[d] == 0);
+  }
+}
+
+TEST_CASE("queries in groups share keys and values, whose gradients are the sums over the group") {
+  if (!has_tiles()) return;
+  struct Groups {
+    Shape queries, keys;
+  };
+  const Groups groups = GENERATE(values<Groups>({{{2, 3}, {2, 1}}, {{2, 3}, {1, 3}}, {{2, 3}, {1, 1}}, {{2, 3}, {}}, {{2, 3}, {3}}, {{2, 2, 3}, {2, 1, 3}}}));
+  const bool causal = GENERATE(false, true);
+  CAPTURE(groups.queries.text(), groups.keys.text(), causal);
+  const Sizes of_queries{groups.queries, 70, 70, 8, 5, causal}, of_keys{groups.keys, 70, 70, 8, 5, causal};
+  auto inputs = random_inputs(of_queries);
+  const auto shared = random_inputs(of_keys);
+  for (std::size_t i : {1u, 2u, 5u, 6u}) inputs[i] = shared[i];
+  check_close(attended<float>(inputs, {.causal = causal}), attended<double>(inputs, {.causal = causal}), 2e-5);
+  check_close(attended<float>(inputs, {.causal = causal}, {}, {.second = true}), attended<double>(inputs, {.causal = causal}, {}, {.second = true}), 1e-4);
+}
+
+TEST_CASE("dropout in attention without stored weights drops the same weights as its parts") {
+  if (!has_tiles()) return;
+  const Sizes sizes = GENERATE(values<Sizes>({{{3}, 7, 7, 8, 8, true}, {{2}, 65, 65, 8, 4, true}, {{1, 2}, 300, 300, 4, 4, true}, {{2}, 5, 200, 8, 8, false}, {{2, 2}, 65, 67, 8, 8, false}}));
+  CAPTURE(sizes.batch.text(), sizes.queries, sizes.keys, sizes.causal);
+  const auto inputs = random_inputs(sizes);
+  const bool masked = GENERATE(false, true);
+  const std::optional<Array<bool>> mask = masked ? std::optional{random_mask({sizes.queries, sizes.keys})} : std::nullopt;
+  const AttentionOptions options{.causal = sizes.causal, .dropout = GENERATE(0.1, 0.9)};
+  const auto found = attended<float>(inputs, options, mask);
+  check_close(found, attended<float>(inputs, options, mask, {.kind = {}}), 1e-4);
+  if (!masked) CHECK(largest_difference(found[0], attended<float>(inputs, {.causal = sizes.causal})[0]) > 0.01);
+}
+
+TEST_CASE("attention in float32 is one node with a mask, dropout, and shared heads of keys and values") {
   Graph graph;
   const auto of = [&](Shape shape) { return Tensor<float>{input(graph, {DType::float32, shape}, 0)}; };
-  const auto x = of({2, 8, 4});
+  const auto x = of({2, 8, 4}), shared = of({1, 8, 4});
   const auto is_one_node = [&](Tensor<float> y) { return operation_of<Attention>(graph.node(y.any().value())) != nullptr; };
   CHECK(is_one_node(attention(x, x, x)));
-  CHECK_FALSE(is_one_node(attention(x, x, x, {.mask = Tensor<bool>{input(graph, {DType::boolean, {8}}, 1)}})));
-  CHECK_FALSE(is_one_node(attention(x, x, x, {.dropout = 0.5})));
-  CHECK_FALSE(is_one_node(attention(x, of({1, 8, 4}), of({1, 8, 4}))));
+  CHECK(is_one_node(attention(x, x, x, {.mask = Tensor<bool>{input(graph, {DType::boolean, {8}}, 1)}})));
+  CHECK(is_one_node(attention(x, x, x, {.dropout = 0.5})));
+  CHECK(is_one_node(attention(x, shared, shared)));
+  CHECK_FALSE(is_one_node(attention(x, x, shared)));
+  CHECK_FALSE(is_one_node(attention(shared, x, x)));
   CHECK_FALSE(is_one_node(attention(of({2, 0, 4}), x, x)));
   const auto mixed = mixed_precision(graph);
   CHECK_FALSE(is_one_node(attention(x, x, x)));
@@ -261,9 +326,17 @@ TEST_CASE("the loops for AVX2 give the bits of those for AVX-512") {
         twice(Arrays{random(rows * 19, 1), random(19 * columns, 2), random(rows * columns, 3)}, [&](const auto& loops, Arrays& m) {
           loops.multiply({rows, 19, columns}, {m[0].data(), 1, rows}, {m[1].data(), columns}, {m[2].data(), columns}, add);
         });
+  cpu::AttentionBits seen{}, kept{};
+  const auto words = random(static_cast<std::int64_t>(seen.size()), 14);
+  for (std::size_t i = 0; i < seen.size(); ++i) std::memcpy(&seen[i], &words[static_cast<std::int64_t>(i)], 2);
+  twice(std::vector{Array<float>{{128}}}, [&](const auto& loops, Arrays& m) {
+    loops.draw_kept({{0, 7, 1, 5}, {3, 4}, cpu::AttentionDropout::threshold_of(0.3), 1}, 1200, 204, 3, kept);
+    std::memcpy(m[0].data(), kept.data(), sizeof kept);
+  });
   for (const std::int64_t first : {0, 2})
-    for (const bool diagonal : {false, true}) {
-      const cpu::AttentionPart part{0, diagonal ? 16 : 50, first, diagonal};
+    for (const std::uint16_t* of_seen : {static_cast<const std::uint16_t*>(nullptr), cpu::diagonal_bits.data(), static_cast<const std::uint16_t*>(seen.data())}) {
+      const bool drops = of_seen != nullptr;
+      const cpu::AttentionPart part{0, of_seen == cpu::diagonal_bits.data() ? 16 : 50, first, of_seen, drops ? kept.data() : nullptr, drops ? 1.25f : 1.0f};
       twice(Arrays{random(tile * tile, 4), random(tile, 5), random(tile, 6), random(tile, 7)}, [&](const auto& loops, Arrays& m) {
         loops.weigh(m[0].data(), part, 4, 30.0f, m[1].data(), m[2].data(), m[3].data());
       });

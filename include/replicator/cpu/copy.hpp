@@ -9,9 +9,9 @@
 #include <utility>
 
 #include <replicator/core/layout.hpp>
-#include <replicator/cpu/loops/copy_loops.hpp>
-#include <replicator/cpu/loops/copy_nest.hpp>
-#include <replicator/cpu/loops/rectangle_copy.hpp>
+#include <replicator/cpu/copies/copy_loops.hpp>
+#include <replicator/cpu/copies/copy_nest.hpp>
+#include <replicator/cpu/copies/rectangle_copy.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/layout_copy.hpp>

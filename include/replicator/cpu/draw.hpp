@@ -53,23 +53,21 @@ using DrawnTile = std::array<double, philox_lanes * 4>;
 }
 
 template <bool normal>
-[[gnu::always_inline]] inline void draw_tile(PhiloxCounter counter, PhiloxKey key, double a, double b, DrawnTile& out) {
-  PhiloxWords words;
-  philox_tile(counter, key, words);
+[[gnu::always_inline]] inline void draw_tile(const PhiloxWords& words, double a, double b, DrawnTile& out) {
   if constexpr (normal) draw_normal_tile(words, a, b, out);
   else draw_uniform_tile(words, a, b, out);
 }
 template <bool normal>
-[[gnu::flatten]] void draw_tile_baseline(PhiloxCounter counter, PhiloxKey key, double a, double b, DrawnTile& out) {
-  draw_tile<normal>(counter, key, a, b, out);
+[[gnu::flatten]] void draw_tile_baseline(const PhiloxWords& words, double a, double b, DrawnTile& out) {
+  draw_tile<normal>(words, a, b, out);
 }
 template <bool normal>
-[[gnu::flatten, REPLICATOR_AVX2]] void draw_tile_avx2(PhiloxCounter counter, PhiloxKey key, double a, double b, DrawnTile& out) {
-  draw_tile<normal>(counter, key, a, b, out);
+[[gnu::flatten, REPLICATOR_AVX2]] void draw_tile_avx2(const PhiloxWords& words, double a, double b, DrawnTile& out) {
+  draw_tile<normal>(words, a, b, out);
 }
 template <bool normal>
-[[gnu::flatten, REPLICATOR_AVX512]] void draw_tile_avx512(PhiloxCounter counter, PhiloxKey key, double a, double b, DrawnTile& out) {
-  draw_tile<normal>(counter, key, a, b, out);
+[[gnu::flatten, REPLICATOR_AVX512]] void draw_tile_avx512(const PhiloxWords& words, double a, double b, DrawnTile& out) {
+  draw_tile<normal>(words, a, b, out);
 }
 
 // Normal numbers further than `most` from the mean are drawn again, from the same words of the next substream.
@@ -77,20 +75,24 @@ template <bool normal, class T>
 void draw(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::uint32_t substream, double a, double b,
           double most = std::numeric_limits<double>::infinity()) {
   constexpr std::size_t tile = philox_lanes * (normal ? 2 : 4);
+  const PhiloxTile make_words = philox_tile();
   const auto make = instruction_level() == InstructionLevel::avx512 ? &draw_tile_avx512<normal>
                     : instruction_level() == InstructionLevel::avx2 ? &draw_tile_avx2<normal>
                                                                     : &draw_tile_baseline<normal>;
   const PhiloxKey key{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
   PhiloxCounter counter{0, substream, static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)};
   for (std::size_t begin = 0; begin < values.size(); begin += tile, counter[0] += philox_lanes) {
+    PhiloxWords words;
     DrawnTile drawn;
-    make(counter, key, a, b, drawn);
+    make_words(counter, key, words);
+    make(words, a, b, drawn);
     const auto outside = [&](double value) { return value < a - most || value > a + most; };
     PhiloxCounter again = counter;
     while (normal && std::any_of(drawn.begin(), drawn.begin() + tile, outside)) {
       DrawnTile other;
       ++again[1];
-      make(again, key, a, b, other);
+      make_words(again, key, words);
+      make(words, a, b, other);
       for (std::size_t i = 0; i < tile; ++i)
         if (outside(drawn[i])) drawn[i] = other[i];
     }

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <replicator/core/layout.hpp>
+#include <replicator/cpu/copies/copy_loops.hpp>
+#include <replicator/cpu/copies/copy_nest.hpp>
 #include <replicator/cpu/copy.hpp>
-#include <replicator/cpu/loops/copy_loops.hpp>
-#include <replicator/cpu/loops/copy_nest.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/movement/strided_copy.hpp>

@@ -68,10 +68,11 @@ template <class T>
 template <Distribution distribution, class T>
 [[gnu::always_inline]] inline void fill_random(PhiloxCounter counter, PhiloxKey key, T* out, std::int64_t count) {
   constexpr auto tile = static_cast<std::int64_t>(random_tile<T>);
+  const PhiloxTile make_words = philox_tile();
   for (std::int64_t begin = 0; begin < count; begin += tile, counter[0] += philox_lanes) {
     PhiloxWords words;
     T values[random_tile<T>];
-    philox_tile(counter, key, words);
+    make_words(counter, key, words);
     if constexpr (distribution == Distribution::uniform)
       uniform_tile(words, values);
     else
@@ -99,6 +100,13 @@ RandomLoop<T> random_loop() {
                                                            : &random_avx2<distribution, T>;
 }
 
+// The first block of a node's numbers in a step, for this replica.
+inline PhiloxCounter first_block(const StepContext& step, std::uint32_t replica, std::uint32_t trace_index) {
+  const auto high = static_cast<std::uint32_t>(step.step >> 32);
+  return {0, static_cast<std::uint32_t>(step.step), replica, trace_index ^ (high * 0x9E3779B9u)};
+}
+inline PhiloxKey philox_key(const StepContext& step) { return {static_cast<std::uint32_t>(step.seed), static_cast<std::uint32_t>(step.seed >> 32)}; }
+
 template <class T>
 class RandomLoops final : public Executable {
  public:
@@ -108,12 +116,9 @@ class RandomLoops final : public Executable {
     in_place = {-1};
   }
   void run(const Launch& launch) const override {
-    const auto& c = launch.context;
-    const auto high = static_cast<std::uint32_t>(c.step >> 32);
-    const auto replica = of_replica_ < 0 ? c.replica : static_cast<std::uint32_t>(of_replica_);
-    const PhiloxCounter counter{0, static_cast<std::uint32_t>(c.step), replica, trace_index_ ^ (high * 0x9E3779B9u)};
-    const PhiloxKey key{static_cast<std::uint32_t>(c.seed), static_cast<std::uint32_t>(c.seed >> 32)};
-    loop_(counter, key, reinterpret_cast<T*>(launch.outputs[0]), count_);
+    const auto& step = launch.context;
+    const auto replica = of_replica_ < 0 ? step.replica : static_cast<std::uint32_t>(of_replica_);
+    loop_(first_block(step, replica, trace_index_), philox_key(step), reinterpret_cast<T*>(launch.outputs[0]), count_);
   }
 
  private:

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <replicator/graph/gradients.hpp>
@@ -41,69 +42,113 @@ inline double attention_scale(const AttentionOptions& options, const Shape& quer
   return options.scale.value_or(1 / std::sqrt(static_cast<double>(queries[-1])));
 }
 
+// The shape of the products of queries and keys, [.., T, S].
+inline std::optional<Shape> attention_weights(Shape queries, Shape keys) {
+  queries[-1] = 1;
+  keys[-1] = std::exchange(keys[-2], 1);
+  return broadcast(queries, keys);
+}
+
+// Dropout of weights of this shape draws a number for each. Rows are drawn with a multiple of four numbers, the first of which count.
+// A row then begins with a block of the generator, and the kernels draw the numbers of a tile alone.
+inline Random attention_dropout(DType weights, Shape shape, std::uint32_t trace_index) {
+  shape[-1] = (shape[-1] + 3) / 4 * 4;
+  return {Distribution::uniform, {compute_type(weights), shape}, trace_index};
+}
+
+// x [.., T, S] where the queries `first` to first + T of a sequence see the keys, and `otherwise` elsewhere.
+template <FloatingElement T>
+Tensor<T> where_seen(Tensor<T> x, double otherwise, std::int64_t first, const AttentionOptions& options, std::source_location where) {
+  Graph& graph = x.graph();
+  const auto hide = [&](auto seen, const auto&... places) {
+    const auto shown = [&](Symbol value, auto... p) { return select(seen(p...), value, otherwise); };
+    x = Tensor<T>{map_at(graph, dtype_of<T>, where, shown, x, places...)};
+  };
+  if (options.causal) {
+    const auto queries = iota(graph, static_cast<std::int32_t>(x.shape()[-2]), where), keys = iota(graph, static_cast<std::int32_t>(x.shape()[-1]), where);
+    hide([first](Symbol query, Symbol key) { return key <= query + first; }, expand_dims(queries, 1, where), keys);
+  }
+  if (options.mask) hide([](Symbol seen) { return seen != 0; }, *options.mask);
+  return x;
+}
+
 // The scaled products of queries `first` to first + q.shape()[-2] of a sequence with the keys. Hidden ones are minus infinity.
 template <FloatingElement T>
 Tensor<T> attention_products(Tensor<T> q, Tensor<T> k, std::int64_t first, const AttentionOptions& options, std::source_location where) {
   const double scale = attention_scale(options, q.shape());
   const auto scaled = [scale](Symbol x) { return x * scale; };
-  Tensor<T> fits{map_at(q.graph(), dtype_of<T>, where, scaled, matmul(q, k, {.transpose_b = true}, where))};  // [.., T, S]
-  const auto hide = [&](auto seen, const auto&... places) {
-    const auto shown = [&](Symbol x, auto... p) { return select(seen(p...), x, -std::numeric_limits<double>::infinity()); };
-    fits = Tensor<T>{map_at(q.graph(), dtype_of<T>, where, shown, fits, places...)};
-  };
-  if (options.causal) {
-    const auto queries = iota(q.graph(), static_cast<std::int32_t>(q.shape()[-2]), where), keys = iota(q.graph(), static_cast<std::int32_t>(k.shape()[-2]), where);
-    hide([first](Symbol query, Symbol key) { return key <= query + first; }, expand_dims(queries, 1, where), keys);
-  }
-  if (options.mask) hide([](Symbol seen) { return seen != 0; }, *options.mask);
-  return fits;
+  const Tensor<T> fits{map_at(q.graph(), dtype_of<T>, where, scaled, matmul(q, k, {.transpose_b = true}, where))};  // [.., T, S]
+  return where_seen(fits, -std::numeric_limits<double>::infinity(), first, options, where);
 }
 
-// The attention of those queries.
+// The elements begin to end of an axis that counts from the end, unless x is broadcast along it.
+template <Element T>
+Tensor<T> cut(Tensor<T> x, std::int64_t axis, std::int64_t begin, std::int64_t end, std::source_location where) {
+  const bool broadcast = static_cast<std::int64_t>(x.shape().rank()) < -axis || x.shape()[axis] == 1;
+  return broadcast || (begin == 0 && end == x.shape()[axis]) ? x : slice_axis(x, axis, begin, end, where);
+}
+
+// What attention draws of T. Absent without dropout.
 template <FloatingElement T>
-Tensor<T> attend(Tensor<T> q, Tensor<T> k, Tensor<T> v, std::int64_t first, const AttentionOptions& options, std::source_location where) {
-  const auto weights = softmax(attention_products(q, k, first, options, where), -1, where);
-  return matmul(dropout(weights, options.dropout, where), v, where);
+using AttentionNumbers = std::optional<Tensor<std::conditional_t<std::is_same_v<T, double>, double, float>>>;
+
+// The attention of those queries. `numbers` are those of their weights.
+template <FloatingElement T>
+Tensor<T> attend(Tensor<T> q, Tensor<T> k, Tensor<T> v, std::int64_t first, const AttentionOptions& options, const AttentionNumbers<T>& numbers,
+                 std::source_location where) {
+  Tensor<T> weights = softmax(attention_products(q, k, first, options, where), -1, where);
+  if (options.mask) weights = where_seen(weights, 0, first, options, where);  // NaN where a query sees no key
+  if (numbers) weights = drop(weights, cut(*numbers, -1, 0, k.shape()[-2], where).any(), options.dropout, where);
+  return matmul(weights, v, where);
 }
 
 // Causal attention in blocks of queries. The keys of a block are the first ones of the next block's.
 template <FloatingElement T>
-Tensor<T> attend_in_blocks(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options, std::source_location where) {
-  const auto cut = [&](auto x, std::int64_t axis, std::int64_t begin, std::int64_t end) {
-    const bool broadcast = static_cast<std::int64_t>(x.shape().rank()) < -axis || x.shape()[axis] == 1;
-    return broadcast ? x : slice_axis(x, axis, begin, end, where);
-  };
+Tensor<T> attend_in_blocks(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options, const AttentionNumbers<T>& numbers, std::source_location where) {
   const std::int64_t queries = q.shape()[-2], count = (queries + causal_block - 1) / causal_block;
   std::vector<Tensor<T>> blocks;
   for (std::int64_t i = count; i-- > 0;) {
     const std::int64_t first = queries * i / count, end = queries * (i + 1) / count;
     AttentionOptions block = options;
-    if (block.mask) block.mask = cut(cut(*block.mask, -2, first, end), -1, 0, end);
-    blocks.insert(blocks.begin(), attend(slice_axis(q, -2, first, end, where), k, v, first, block, where));
+    AttentionNumbers<T> own = numbers;
+    if (block.mask) block.mask = cut(cut(*block.mask, -2, first, end, where), -1, 0, end, where);
+    if (own) own = cut(*own, -2, first, end, where);
+    blocks.insert(blocks.begin(), attend(slice_axis(q, -2, first, end, where), k, v, first, block, own, where));
     if (i > 0) k = slice_axis(k, -2, 0, first, where), v = slice_axis(v, -2, 0, first, where);
   }
   return concat(blocks, -2, where);
 }
 
-// Attention in terms of other operations.
+// Attention in terms of other operations. The numbers of its dropout have this trace index.
 template <FloatingElement T>
-Tensor<T> attend_in_parts(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options, std::source_location where) {
-  if (options.causal && q.shape()[-2] > causal_block) return attend_in_blocks(q, k, v, options, where);
-  return attend(q, k, v, 0, options, where);
+Tensor<T> attend_in_parts(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options, std::uint32_t trace_index, std::source_location where) {
+  AttentionNumbers<T> numbers;
+  if (options.dropout > 0) {
+    const auto random = attention_dropout(dtype_of<T>, *attention_weights(q.shape(), k.shape()), trace_index);
+    numbers.emplace(compute(q.graph(), random, {}, where));
+  }
+  if (options.causal && q.shape()[-2] > causal_block) return attend_in_blocks(q, k, v, options, numbers, where);
+  return attend(q, k, v, 0, options, numbers, where);
 }
 
-// Attention in float32 without mask and dropout, as one node. Inputs: q [.., T, D], k [.., S, D], v [.., S, E], with equal leading
-// axes. Outputs: [.., T, E], and the logarithm of the sum of exp(product) for each query [.., T], for the gradient.
+// Attention in float32 as one node. Inputs: q [.., T, D], k [.., S, D], v [.., S, E], and perhaps a mask that broadcasts to
+// [.., T, S]. The leading axes of k and v are equal, and broadcast to those of q. Outputs: [.., T, E], and the logarithm of the sum
+// of exp(product) for each query [.., T], for the gradient.
 struct Attention {
   static constexpr std::string_view name = "attention";
   bool causal = false;
   double scale = 1;
+  double dropout = 0;
+  std::uint32_t trace_index = 0;  // of the random numbers, where weights are dropped
 
   template <class V>
   void describe(V& v) const {
     v("causal", causal);
     v("scale", scale);
+    v("dropout", dropout);
+    v("trace_index", trace_index);
   }
+  bool varies() const { return dropout > 0; }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     TensorType y = inputs[0], log_sums = inputs[0];
     y.shape[-1] = inputs[2].shape[-1];
@@ -122,7 +167,8 @@ struct Attention {
   }
 };
 
-// The gradient of Attention. Inputs: q, k, v, both outputs, and the gradient of the first output. Outputs: the gradients of q, k, v.
+// The gradient of Attention. Inputs: q, k, v, both outputs, the gradient of the first output, and perhaps the mask. Outputs: the
+// gradients of q, k, v.
 struct AttentionGradient {
   static constexpr std::string_view name = "attention gradient";
   Attention of;
@@ -131,6 +177,7 @@ struct AttentionGradient {
   void describe(V& v) const {
     of.describe(v);
   }
+  bool varies() const { return of.varies(); }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0], inputs[1], inputs[2]}; }
   template <class = void>
   std::vector<AnyTensor> expand(const ExpansionContext& at) const;
@@ -154,44 +201,52 @@ std::vector<AnyTensor> renamed(Graph& graph, std::span<const AnyTensor> xs, Loca
   return result;
 }
 
+// `masks` is the mask, or empty.
+inline AttentionOptions options_of(const Attention& op, std::span<const AnyTensor> masks) {
+  AttentionOptions options{.causal = op.causal, .scale = op.scale, .dropout = op.dropout};
+  if (!masks.empty()) options.mask = Tensor<bool>{masks[0]};
+  return options;
+}
 // The parts of attention of q, k, v.
 template <class = void>
-AnyTensor parts_of(const Attention& op, std::span<const AnyTensor> in, Location where) {
+AnyTensor parts_of(const Attention& op, std::span<const AnyTensor> in, std::span<const AnyTensor> masks, Location where) {
   const PartsScope scope{in[0].graph(), where};
-  return attend_in_parts(Tensor<float>{in[0]}, Tensor<float>{in[1]}, Tensor<float>{in[2]}, {.causal = op.causal, .scale = op.scale}, std::source_location::current());
+  return attend_in_parts(Tensor<float>{in[0]}, Tensor<float>{in[1]}, Tensor<float>{in[2]}, options_of(op, masks), op.trace_index, std::source_location::current());
 }
 // The parts of its gradient by q, k, v, where the gradient of its result is dy. They must be renamed.
 template <class = void>
-std::vector<AnyTensor> parts_of_gradient(const Attention& op, std::span<const AnyTensor> in, AnyTensor dy, Location where) {
-  Differentiation<> differentiation{parts_of(op, in, where), in.first(3), where, dy};
+std::vector<AnyTensor> parts_of_gradient(const Attention& op, std::span<const AnyTensor> in, AnyTensor dy, std::span<const AnyTensor> masks, Location where) {
+  Differentiation<> differentiation{parts_of(op, in, masks, where), in.first(3), where, dy};
   return {differentiation.of(in[0]), differentiation.of(in[1]), differentiation.of(in[2])};
 }
 
 template <class>
 std::vector<AnyTensor> Attention::expand(const ExpansionContext& at) const {
-  const auto named = renamed(at.graph, at.inputs, at.where);  // as the gradient does, so that both share their parts
+  const auto named = renamed(at.graph, at.inputs.first(3), at.where);  // as the gradient does, so that both share their parts
+  const auto masks = at.inputs.subspan(3);
   const PartsScope scope{at.graph, at.where};
-  const auto products = attention_products(Tensor<float>{named[0]}, Tensor<float>{named[1]}, 0, {.causal = causal, .scale = scale}, std::source_location::current());
-  return {parts_of(*this, named, at.where), log_sum_exp(products)};
+  const auto products = attention_products(Tensor<float>{named[0]}, Tensor<float>{named[1]}, 0, options_of(*this, masks), std::source_location::current());
+  return {parts_of(*this, named, masks, at.where), log_sum_exp(products)};
 }
 template <class>
 std::vector<AnyTensor> Attention::gradient(const GradientContext& at) const {
   const auto& in = at.inputs;
-  const AnyTensor operands[] = {in[0], in[1], in[2], at.outputs[0], at.outputs[1], at.upstream[0]};
+  std::vector<AnyTensor> operands{in[0], in[1], in[2], at.outputs[0], at.outputs[1], at.upstream[0]};
+  operands.insert(operands.end(), in.begin() + 3, in.end());
   const auto node = add_compute(at.graph, AttentionGradient{*this}, operands, at.where);
   return {at.graph.tensor(node, 0), at.graph.tensor(node, 1), at.graph.tensor(node, 2)};
 }
 template <class>
 std::vector<AnyTensor> AttentionGradient::expand(const ExpansionContext& at) const {
-  return parts_of_gradient(of, renamed(at.graph, at.inputs.first(3), at.where), at.inputs[5], at.where);
+  return parts_of_gradient(of, renamed(at.graph, at.inputs.first(3), at.where), at.inputs[5], at.inputs.subspan(6), at.where);
 }
 // As the gradient of the parts. Their results depend on q, k, v and dy; what Attention computed from these counts as such.
 template <class>
 std::vector<AnyTensor> AttentionGradient::gradient(const GradientContext& at) const {
   const AnyTensor free[] = {at.inputs[0], at.inputs[1], at.inputs[2], at.inputs[5]};
   const auto named = renamed(at.graph, free, at.where);
-  const auto parts = parts_of_gradient(of, named, named[3], at.where);
-  std::vector<AnyTensor> result(6);
+  const auto parts = parts_of_gradient(of, named, named[3], at.inputs.subspan(6), at.where);
+  std::vector<AnyTensor> result(at.inputs.size());
   for (std::size_t i = 0; i < 3; ++i) {
     if (!at.upstream[i]) continue;
     Differentiation<> differentiation{parts[i], named, at.where, at.upstream[i]};
@@ -206,18 +261,24 @@ std::vector<AnyTensor> AttentionGradient::gradient(const GradientContext& at) co
 // Whether Attention takes these operands.
 template <FloatingElement T>
 bool is_one_node(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options) {
-  return std::is_same_v<T, float> && q.graph().products() == DType::float32 && !options.mask && options.dropout == 0 && batch_axes(q.shape()) == batch_axes(k.shape()) &&
-         batch_axes(q.shape()) == batch_axes(v.shape()) && q.shape().elements() > 0 && k.shape().elements() > 0 && v.shape().elements() > 0;
+  if (!std::is_same_v<T, float> || q.graph().products() != DType::float32) return false;
+  if (q.shape().elements() == 0 || k.shape().elements() == 0 || v.shape().elements() == 0) return false;
+  const Shape heads = batch_axes(q.shape()), weights = *attention_weights(q.shape(), k.shape());
+  return batch_axes(k.shape()) == batch_axes(v.shape()) && batch_axes(weights) == heads &&
+         (options.dropout == 0 || attention_dropout(DType::float32, weights, 0).type.shape.elements() < most_random_numbers);
 }
 
 }  // namespace detail
 
 // softmax(q k^T scale) v: q [.., T, D], k [.., S, D], v [.., S, E] -> [.., T, E]. The leading axes (batch, heads) broadcast as in
-// NumPy. A query that sees no key gives NaN.
+// NumPy. A query whose keys are all hidden by the mask gives 0, and no gradient.
 //
-// On CPUs with AVX2, float32 attention without mask and dropout is one operation, where the leading axes are equal. It keeps no
-// weights: its memory is linear in T and S. Elsewhere all T S weights of a head are kept for the backward pass, unless rp::recompute
-// avoids that. Long causal attention then leaves out most of the hidden weights: it is computed in blocks of queries.
+// Queries in groups share a head of keys and values: q [n, heads, group, T, D], k and v [n, heads, 1, S, D].
+//
+// On CPUs with AVX2, float32 attention is one operation where the leading axes of k and v are equal, and those of q are the larger
+// ones. It keeps no weights, so its memory is linear in T and S, and it leaves out tiles of 64 x 64 weights that are all hidden.
+// Elsewhere all T S weights of a head are kept for the backward pass, unless rp::recompute avoids that. Long causal attention then
+// leaves out most of the hidden weights: it is computed in blocks of queries.
 // Throws BuildError where the shapes do not fit, and for an impossible dropout. Source: Vaswani et al., "Attention is all you need", 2017, section 3.2.1.
 template <FloatingElement T>
 Tensor<T> attention(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options = {},
@@ -229,9 +290,7 @@ Tensor<T> attention(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOption
   if (q.shape().rank() < 2 || k.shape().rank() < 2 || v.shape().rank() < 2 || q.shape()[-1] != k.shape()[-1] || k.shape()[-2] != v.shape()[-2])
     refuse("they must be [.., T, D], [.., S, D] and [.., S, E]");
   if (options.causal && q.shape()[-2] != k.shape()[-2]) refuse("causal attention takes as many keys as queries");
-  Shape rows = q.shape(), columns = k.shape();  // of the products [.., T, S]
-  rows[-1] = 1, columns[-1] = k.shape()[-2], columns[-2] = 1;
-  const auto products = broadcast(rows, columns);
+  const auto products = detail::attention_weights(q.shape(), k.shape());  // [.., T, S]
   if (!products || !broadcast(detail::batch_axes(*products), detail::batch_axes(v.shape())))
     refuse("their axes before the last two cannot be broadcast together; make the extents equal or 1");
   if (!(options.dropout >= 0 && options.dropout < 1)) refuse(".dropout is " + detail::number_text(options.dropout) + ", which must be at least 0 and less than 1");
@@ -241,8 +300,13 @@ Tensor<T> attention(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOption
       refuse("a mask " + options.mask->any().type().text() + " does not broadcast to their products " + TensorType{dtype_of<T>, *products}.text() +
              (products->rank() == 4 && mask == Shape{(*products)[0], (*products)[3]} ? "; rp::reshape it to " + Shape{mask[0], 1, 1, mask[1]}.text() : ""));
   }
-  if (!detail::is_one_node(q, k, v, options)) return detail::attend_in_parts(q, k, v, options, where);
-  return Tensor<T>{compute(q.graph(), detail::Attention{options.causal, detail::attention_scale(options, q.shape())}, {q, k, v}, where)};
+  const auto trace_index = options.dropout > 0 ? static_cast<std::uint32_t>(q.graph().nodes().size()) : 0;
+  if (!detail::is_one_node(q, k, v, options)) return detail::attend_in_parts(q, k, v, options, trace_index, where);
+  std::vector<AnyTensor> operands{q, k, v};
+  if (options.mask) operands.push_back(*options.mask);
+  const detail::Attention op{options.causal, detail::attention_scale(options, q.shape()), options.dropout, trace_index};
+  const auto node = add_compute(q.graph(), op, operands, where);
+  return Tensor<T>{q.graph().tensor(node, 0)};
 }
 
 }  // namespace replicator

@@ -51,6 +51,11 @@ struct RandomOptions {
   std::optional<int> of_replica = {};       // absent: the replica that draws
 };
 
+namespace detail {
+inline constexpr std::int64_t most_random_streams = std::int64_t{1} << 31;
+inline constexpr std::int64_t most_random_numbers = std::int64_t{1} << 33;  // of a node
+}  // namespace detail
+
 struct Random {
   static constexpr std::string_view name = "random";
   Distribution distribution = Distribution::uniform;
@@ -70,7 +75,7 @@ struct Random {
   std::vector<TensorType> infer_shape(std::span<const TensorType>) const {
     if (type.dtype != DType::float32 && type.dtype != DType::float64)
       throw BuildError{"asked for random " + type.text() + ": only float32 and float64 can be drawn"};
-    if (type.shape.elements() >= std::int64_t{1} << 33)
+    if (type.shape.elements() >= detail::most_random_numbers)
       throw BuildError{"asked for random " + type.text() + ": a node makes fewer than 2^33 random numbers"};
     return {type};
   }
@@ -78,7 +83,6 @@ struct Random {
 };
 
 namespace detail {
-inline constexpr std::int64_t most_random_streams = std::int64_t{1} << 31;
 
 // For bfloat16 the numbers are float32. A result that is made of them is rounded when it is stored.
 template <class = void>
@@ -114,6 +118,18 @@ inline AnyTensor scale_and_shift(AnyTensor x, double scale, double shift, DType 
   e.outputs = {shift == 0 ? scaled : e.apply(detail::ScalarOp::add, scaled, e.constant(shift))};
   return scale == 1 && shift == 0 && x.dtype() == result ? x : map_node(x.graph(), std::move(e), {&x, 1}, result, where);
 }
+// 0 where the number u is less than `rate`, else x / (1 - rate).
+template <FloatingElement T>
+Tensor<T> drop(Tensor<T> x, AnyTensor u, double rate, Location where) {
+  detail::Expression e;
+  e.compute = detail::compute_type(dtype_of<T>);
+  e.inputs = 2;
+  const auto kept = e.apply(detail::ScalarOp::multiply, e.input(0), e.constant(1 / (1 - rate)));
+  const auto dropped = e.apply(detail::ScalarOp::less, e.input(1), e.constant(rate));
+  e.outputs = {e.apply(detail::ScalarOp::select, dropped, e.constant(0), kept)};
+  const AnyTensor inputs[] = {x, u};
+  return Tensor<T>{map_node(x.graph(), std::move(e), inputs, dtype_of<T>, where)};
+}
 }  // namespace detail
 
 // Uniform in [low, high), new in every step and on every replica. Rounding may give `high` itself where `low` is not 0, and for bfloat16.
@@ -141,14 +157,7 @@ Tensor<T> dropout(Tensor<T> x, double rate, std::source_location where = std::so
                      ", which must be at least 0 and less than 1"};
   if (rate == 0) return x;
   const AnyTensor u = detail::random_node(x.graph(), Distribution::uniform, x.any().type(), {}, where);
-  detail::Expression e;
-  e.compute = detail::compute_type(dtype_of<T>);
-  e.inputs = 2;
-  const auto kept = e.apply(detail::ScalarOp::multiply, e.input(0), e.constant(1 / (1 - rate)));
-  const auto dropped = e.apply(detail::ScalarOp::less, e.input(1), e.constant(rate));
-  e.outputs = {e.apply(detail::ScalarOp::select, dropped, e.constant(0), kept)};
-  const AnyTensor inputs[] = {x, u};
-  return Tensor<T>{map_node(x.graph(), std::move(e), inputs, dtype_of<T>, where)};
+  return detail::drop(x, u, rate, where);
 }
 
 }  // namespace replicator

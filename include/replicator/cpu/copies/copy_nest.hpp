@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <replicator/core/shape.hpp>
-#include <replicator/cpu/loops/copy_loops.hpp>
+#include <replicator/cpu/copies/copy_loops.hpp>
+#include <replicator/cpu/copies/rectangle_copy.hpp>
 #include <replicator/cpu/loops/parallel.hpp>
-#include <replicator/cpu/loops/rectangle_copy.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu::detail {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <replicator/cpu/loops/rectangle.hpp>
+#include <replicator/cpu/copies/rectangle.hpp>
 
 namespace replicator::detail::cpu::detail {
 

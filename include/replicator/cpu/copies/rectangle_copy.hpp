@@ -12,11 +12,11 @@
 #include <vector>
 
 #include <replicator/core/shape.hpp>
-#include <replicator/cpu/loops/copy_loops.hpp>
-#include <replicator/cpu/loops/copy_run.hpp>
+#include <replicator/cpu/copies/copy_loops.hpp>
+#include <replicator/cpu/copies/copy_run.hpp>
+#include <replicator/cpu/copies/rectangle.hpp>
+#include <replicator/cpu/copies/rectangles_ahead.hpp>
 #include <replicator/cpu/loops/parallel.hpp>
-#include <replicator/cpu/loops/rectangle.hpp>
-#include <replicator/cpu/loops/rectangles_ahead.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu::detail {

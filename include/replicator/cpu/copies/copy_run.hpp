@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/cpu/loops/copy_loops.hpp>
-#include <replicator/cpu/loops/rectangle.hpp>
+#include <replicator/cpu/copies/copy_loops.hpp>
+#include <replicator/cpu/copies/rectangle.hpp>
 
 namespace replicator::detail::cpu::detail {
 

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include <replicator/core/processor.hpp>
-#include <replicator/cpu/loops/attention_loops.hpp>
+#include <replicator/cpu/attention/attention_loops.hpp>
 
 #if defined(__x86_64__)
 
@@ -32,21 +32,23 @@ namespace avx512 {
   return _mm512_maskz_scalef_ps(detail::all_lanes, p, n);
 }
 
-[[REPLICATOR_AVX512, gnu::always_inline]] inline __m512 hide_later(__m512 fits, std::int64_t key) {
-  return _mm512_mask_mov_ps(fits, static_cast<__mmask16>((1u << key) - 1), _mm512_set1_ps(-std::numeric_limits<float>::infinity()));
+[[REPLICATOR_AVX512, gnu::always_inline]] inline __m512 hide(__m512 x, std::uint16_t seen) {
+  return _mm512_mask_mov_ps(_mm512_set1_ps(-std::numeric_limits<float>::infinity()), seen, x);
 }
+[[REPLICATOR_AVX512, gnu::always_inline]] inline __m512 drop(__m512 x, std::uint16_t kept, __m512 factor) { return _mm512_maskz_mul_ps(kept, x, factor); }
 
 [[REPLICATOR_AVX512]] inline void weigh(float* fits, const AttentionPart& part, std::int64_t vectors, float scale, float* largest, float* sums,
                                         float* factors) {
-  const __m512 scales = _mm512_set1_ps(scale);
+  const __m512 scales = _mm512_set1_ps(scale), kept_factor = _mm512_set1_ps(part.kept_factor);
   for (std::int64_t v = part.first_vector; v < vectors; ++v) {
     float* const column = fits + v * tile_group;
-    const bool hides = part.diagonal && v == part.first_vector;
+    const std::uint16_t *const seen = part.seen ? part.seen + (v - part.first_vector) * attention_tile : nullptr,
+                               *const kept = part.kept ? part.kept + (v - part.first_vector) * attention_tile : nullptr;
     const __m512 before = _mm512_loadu_ps(largest + v * tile_group);
     __m512 most = before;
     for (std::int64_t key = 0; key < part.keys; ++key) {
       __m512 x = _mm512_mul_ps(_mm512_loadu_ps(column + key * attention_tile), scales);
-      if (hides) x = hide_later(x, key);
+      if (seen) x = hide(x, seen[key]);
       most = _mm512_maskz_max_ps(detail::all_lanes, x, most);  // gives `most` where x is NaN
     }
     const __mmask16 nothing = _mm512_cmp_ps_mask(most, _mm512_set1_ps(-std::numeric_limits<float>::infinity()), _CMP_EQ_OQ);
@@ -54,9 +56,9 @@ namespace avx512 {
     __m512 sum = _mm512_setzero_ps();
     for (std::int64_t key = 0; key < part.keys; ++key) {
       __m512 x = _mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(column + key * attention_tile), scales), from);  // the rounded product, as for the maximum
-      if (hides) x = hide_later(x, key);
+      if (seen) x = hide(x, seen[key]);
       const __m512 weight = exp_of_negative(x);
-      _mm512_storeu_ps(column + key * attention_tile, weight);
+      _mm512_storeu_ps(column + key * attention_tile, kept ? drop(weight, kept[key], kept_factor) : weight);
       sum = _mm512_add_ps(sum, weight);
     }
     const __m512 factor = exp_of_negative(_mm512_sub_ps(before, from));
@@ -68,17 +70,20 @@ namespace avx512 {
 
 [[REPLICATOR_AVX512]] inline void weigh_back(float* fits, float* slopes, const AttentionPart& part, std::int64_t vectors, const float* log_sums,
                                              const float* means, float scale) {
-  const __m512 scales = _mm512_set1_ps(scale);
+  const __m512 scales = _mm512_set1_ps(scale), kept_factor = _mm512_set1_ps(part.kept_factor);
   for (std::int64_t v = part.first_vector; v < vectors; ++v) {
-    const bool hides = part.diagonal && v == part.first_vector;
+    const std::uint16_t *const seen = part.seen ? part.seen + (v - part.first_vector) * attention_tile : nullptr,
+                               *const kept = part.kept ? part.kept + (v - part.first_vector) * attention_tile : nullptr;
     const __m512 log_sum = _mm512_loadu_ps(log_sums + v * tile_group), mean = _mm512_loadu_ps(means + v * tile_group);
     for (std::int64_t key = 0; key < part.keys; ++key) {
       const std::int64_t at = key * attention_tile + v * tile_group;
       __m512 x = _mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(fits + at), scales), log_sum);  // the rounded product, as in the sum
-      if (hides) x = hide_later(x, key);
+      if (seen) x = hide(x, seen[key]);
       const __m512 weight = exp_of_negative(x);
-      _mm512_storeu_ps(fits + at, weight);
-      _mm512_storeu_ps(slopes + at, _mm512_mul_ps(_mm512_mul_ps(weight, scales), _mm512_sub_ps(_mm512_loadu_ps(slopes + at), mean)));
+      __m512 slope = _mm512_loadu_ps(slopes + at);
+      if (kept) slope = drop(slope, kept[key], kept_factor);
+      _mm512_storeu_ps(fits + at, kept ? drop(weight, kept[key], kept_factor) : weight);
+      _mm512_storeu_ps(slopes + at, _mm512_mul_ps(_mm512_mul_ps(weight, scales), _mm512_sub_ps(slope, mean)));
     }
   }
 }
@@ -107,9 +112,14 @@ template <bool inverse>
   return lanes[0];
 }
 
+[[REPLICATOR_AVX512, gnu::flatten]] inline void draw_kept(const AttentionDropout& dropout, std::int64_t first, std::int64_t row_step,
+                                                          std::int64_t vectors, AttentionBits& bits) {
+  cpu::draw_kept(dropout, first, row_step, vectors, bits);
+}
+
 }  // namespace avx512
 
-inline constexpr AttentionLoops attention_avx512{&multiply_small_avx512, &avx512::weigh, &avx512::weigh_back, &avx512::scale_rows<false>, &avx512::scale_rows<true>, &avx512::dot};
+inline constexpr AttentionLoops attention_avx512{&multiply_small_avx512, &avx512::weigh, &avx512::weigh_back, &avx512::scale_rows<false>, &avx512::scale_rows<true>, &avx512::dot, &avx512::draw_kept};
 
 }  // namespace replicator::detail::cpu
 

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include <replicator/core/processor.hpp>
-#include <replicator/cpu/loops/attention_loops.hpp>
+#include <replicator/cpu/attention/attention_loops.hpp>
 
 #if defined(__x86_64__)
 
@@ -36,32 +36,38 @@ namespace avx2 {
   return _mm256_mul_ps(_mm256_mul_ps(p, power_of_two(first)), power_of_two(_mm256_sub_ps(n, first)));
 }
 
-// Hides the queries of lanes first_lane .. first_lane + 7 that lie before the key.
-[[REPLICATOR_AVX2_FMA, gnu::always_inline]] inline __m256 hide_later(__m256 fits, std::int64_t key, std::int64_t first_lane) {
-  const __m256 hidden = _mm256_castsi256_ps(detail::first_lanes(key - first_lane));
-  return _mm256_blendv_ps(fits, _mm256_set1_ps(-std::numeric_limits<float>::infinity()), hidden);
+// All ones in the lanes of the queries first_lane .. first_lane + 7 that have a bit.
+[[REPLICATOR_AVX2_FMA, gnu::always_inline]] inline __m256 lanes_of(std::uint16_t bits, std::int64_t first_lane) {
+  const __m256i lanes = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(bits >> first_lane), lanes), lanes));
+}
+[[REPLICATOR_AVX2_FMA, gnu::always_inline]] inline __m256 hide(__m256 x, std::uint16_t seen, std::int64_t first_lane) {
+  return _mm256_blendv_ps(_mm256_set1_ps(-std::numeric_limits<float>::infinity()), x, lanes_of(seen, first_lane));
+}
+[[REPLICATOR_AVX2_FMA, gnu::always_inline]] inline __m256 drop(__m256 x, std::uint16_t kept, std::int64_t first_lane, __m256 factor) {
+  return _mm256_and_ps(_mm256_mul_ps(x, factor), lanes_of(kept, first_lane));
 }
 
 [[REPLICATOR_AVX2_FMA]] inline void weigh(float* fits, const AttentionPart& part, std::int64_t vectors, float scale, float* largest, float* sums, float* factors) {
-  const __m256 scales = _mm256_set1_ps(scale), minus_infinity = _mm256_set1_ps(-std::numeric_limits<float>::infinity());
+  const __m256 scales = _mm256_set1_ps(scale), kept_factor = _mm256_set1_ps(part.kept_factor), minus_infinity = _mm256_set1_ps(-std::numeric_limits<float>::infinity());
   for (std::int64_t first = part.first_vector * tile_group; first < vectors * tile_group; first += 8) {
     float* const column = fits + first;
-    const std::int64_t lane = first - part.first_vector * tile_group;
-    const bool hides = part.diagonal && lane < tile_group;
+    const std::int64_t lane = first % tile_group, words = (first / tile_group - part.first_vector) * attention_tile;
+    const std::uint16_t *const seen = part.seen ? part.seen + words : nullptr, *const kept = part.kept ? part.kept + words : nullptr;
     const __m256 before = _mm256_loadu_ps(largest + first);
     __m256 most = before;
     for (std::int64_t key = 0; key < part.keys; ++key) {
       __m256 x = _mm256_mul_ps(_mm256_loadu_ps(column + key * attention_tile), scales);
-      if (hides) x = hide_later(x, key, lane);
+      if (seen) x = hide(x, seen[key], lane);
       most = _mm256_max_ps(x, most);  // gives `most` where x is NaN
     }
     const __m256 from = _mm256_andnot_ps(_mm256_cmp_ps(most, minus_infinity, _CMP_EQ_OQ), most);
     __m256 sum = _mm256_setzero_ps();
     for (std::int64_t key = 0; key < part.keys; ++key) {
       __m256 x = _mm256_sub_ps(_mm256_mul_ps(_mm256_loadu_ps(column + key * attention_tile), scales), from);  // the rounded product, as for the maximum
-      if (hides) x = hide_later(x, key, lane);
+      if (seen) x = hide(x, seen[key], lane);
       const __m256 weight = exp_of_negative(x);
-      _mm256_storeu_ps(column + key * attention_tile, weight);
+      _mm256_storeu_ps(column + key * attention_tile, kept ? drop(weight, kept[key], lane, kept_factor) : weight);
       sum = _mm256_add_ps(sum, weight);
     }
     const __m256 factor = exp_of_negative(_mm256_sub_ps(before, from));
@@ -73,18 +79,20 @@ namespace avx2 {
 
 [[REPLICATOR_AVX2_FMA]] inline void weigh_back(float* fits, float* slopes, const AttentionPart& part, std::int64_t vectors, const float* log_sums, const float* means,
                                                float scale) {
-  const __m256 scales = _mm256_set1_ps(scale);
+  const __m256 scales = _mm256_set1_ps(scale), kept_factor = _mm256_set1_ps(part.kept_factor);
   for (std::int64_t first = part.first_vector * tile_group; first < vectors * tile_group; first += 8) {
-    const std::int64_t lane = first - part.first_vector * tile_group;
-    const bool hides = part.diagonal && lane < tile_group;
+    const std::int64_t lane = first % tile_group, words = (first / tile_group - part.first_vector) * attention_tile;
+    const std::uint16_t *const seen = part.seen ? part.seen + words : nullptr, *const kept = part.kept ? part.kept + words : nullptr;
     const __m256 log_sum = _mm256_loadu_ps(log_sums + first), mean = _mm256_loadu_ps(means + first);
     for (std::int64_t key = 0; key < part.keys; ++key) {
       const std::int64_t at = key * attention_tile + first;
       __m256 x = _mm256_sub_ps(_mm256_mul_ps(_mm256_loadu_ps(fits + at), scales), log_sum);  // the rounded product, as in the sum
-      if (hides) x = hide_later(x, key, lane);
+      if (seen) x = hide(x, seen[key], lane);
       const __m256 weight = exp_of_negative(x);
-      _mm256_storeu_ps(fits + at, weight);
-      _mm256_storeu_ps(slopes + at, _mm256_mul_ps(_mm256_mul_ps(weight, scales), _mm256_sub_ps(_mm256_loadu_ps(slopes + at), mean)));
+      __m256 slope = _mm256_loadu_ps(slopes + at);
+      if (kept) slope = drop(slope, kept[key], lane, kept_factor);
+      _mm256_storeu_ps(fits + at, kept ? drop(weight, kept[key], lane, kept_factor) : weight);
+      _mm256_storeu_ps(slopes + at, _mm256_mul_ps(_mm256_mul_ps(weight, scales), _mm256_sub_ps(slope, mean)));
     }
   }
 }
@@ -113,9 +121,14 @@ template <bool inverse>
   return lanes[0];
 }
 
+[[REPLICATOR_AVX2, gnu::flatten]] inline void draw_kept(const AttentionDropout& dropout, std::int64_t first, std::int64_t row_step,
+                                                        std::int64_t vectors, AttentionBits& bits) {
+  cpu::draw_kept(dropout, first, row_step, vectors, bits);
+}
+
 }  // namespace avx2
 
-inline constexpr AttentionLoops attention_avx2{&multiply_small_avx2, &avx2::weigh, &avx2::weigh_back, &avx2::scale_rows<false>, &avx2::scale_rows<true>, &avx2::dot};
+inline constexpr AttentionLoops attention_avx2{&multiply_small_avx2, &avx2::weigh, &avx2::weigh_back, &avx2::scale_rows<false>, &avx2::scale_rows<true>, &avx2::dot, &avx2::draw_kept};
 
 }  // namespace replicator::detail::cpu
 
