@@ -326,7 +326,7 @@ TEST_CASE("a tensor of a trace that is over, or whose graph is gone, names the o
   found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)(gone < x); });
   CHECK_THAT(found.message, Catch::StartsWith("operator< at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
   found = mistake([&](T, T, Where& at) { at = Where::current(), (void)(gone < 1.0f); });
-  CHECK_THAT(found.message, Catch::StartsWith("elementwise operation at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
+  CHECK_THAT(found.message, Catch::StartsWith("operator< at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
   found = mistake([&](T, T, Where& at) { at = Where::current(), (void)(1.0f - gone); });
   CHECK_THAT(found.message, Catch::StartsWith("operator- at " + found.line + ": a tensor or a variable was used that was kept from an earlier trace"));
   found = mistake([&](T, T, Where& at) { at = Where::current(), (void)ceil(gone); });

@@ -15,6 +15,7 @@
 
 #include "../support/differences.hpp"
 #include "../support/together.hpp"
+#include "../support/told.hpp"
 
 namespace test_gradients {
 
@@ -377,6 +378,34 @@ TEST_CASE("a gradient rule is told of all its inputs which are wanted, of hundre
   const auto found = gradients(y, wanted);
   const auto one = found[0];
   for (const auto& each : found) CHECK(each.value() == one.value());  // the upstream itself, not the zeros of what is not reached
+}
+
+TEST_CASE("gradients by tensors in braces are an array, which can be taken apart") {
+  Graph graph;
+  const Array<float> values{{2}, {3, 4}};
+  const auto a = test::input(graph, values, 0), b = test::input(graph, values, 1);
+  const auto [by_a, by_b] = gradients(a * b * b, {a, b});
+  const std::vector inputs{values.any(), values.any()};
+  CHECK(test::doubles(test::evaluate(by_a, inputs)) == std::vector<double>{9, 16});
+  CHECK(test::doubles(test::evaluate(by_b, inputs)) == std::vector<double>{18, 32});
+}
+
+TEST_CASE("a gradient by a tensor that was not used, though its input was, is told of with both lines") {
+  const auto said = [](const auto& differentiate, int replica = 0) {
+    Graph graph{replica, 2};
+    const TemporaryFolder folder;
+    return test::told(folder, [&] { differentiate(Tensor<float>{test::input(graph, {DType::float32, {2, 2}}, 0)}); });
+  };
+  const auto slice_apart = [](Tensor<float> x) { (void)gradient(sum(x * x), x * 2.0f); };
+  const std::string line = "test_gradients.cpp:" + std::to_string(__LINE__ - 1);
+  CHECK(said(slice_apart) == "replicator: the gradient at " + line + " is 0: what is differentiated does not depend on the tensor made at " + line +
+                                 ", though both are computed from the same input. Compute the one from the other\n");
+  CHECK(said(slice_apart, 1) == "");
+  CHECK(said([](Tensor<float> x) { (void)gradient(sum(x * 2.0f), x); }) == "");
+  CHECK(said([](Tensor<float> x) {
+          const auto part = x * 2.0f;
+          (void)gradient(gradient(sum(part * 3.0f), part), part);  // the second derivative of a line is 0, as it should be
+        }) == "");
 }
 
 }  // namespace test_gradients

@@ -61,4 +61,16 @@ TEST_CASE("an array without memory has no elements") {
   CHECK(taken.as<std::int32_t>().size() == 3);
 }
 
+TEST_CASE("at() gives the element with one index for each axis, and names one that does not exist") {
+  Array<float> a{{2, 3}, {1, 2, 3, 4, 5, 6}};
+  CHECK(a.at(1, 0) == 4);
+  a.at(0, 2) = 7;
+  CHECK(std::as_const(a).at(0, 2) == 7);
+  CHECK(Array<float>{{}, {5}}.at() == 5);
+  CHECK_THROWS_WITH(a.at(0, 3), "at(0, 3) asks for an element that an array of shape [2, 3] does not have");
+  CHECK_THROWS_WITH(a.at(-1, 0), Catch::StartsWith("at(-1, 0) asks"));
+  CHECK_THROWS_WITH(a.at(1), Catch::StartsWith("at(1) asks"));
+  CHECK_THROWS_WITH(Array<float>{}.at(), Catch::StartsWith("at() asks"));
+}
+
 }  // namespace test_shape

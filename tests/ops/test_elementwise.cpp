@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/movement/slice.hpp>
 #include <replicator/ops/reduce.hpp>
 
 #include "../support/differences.hpp"
@@ -29,6 +30,10 @@ struct Pair {
   Pair(Array<float> first, Array<float> second) : x{std::move(first)}, y{std::move(second)}, a{input(graph, x, 0)}, b{input(graph, y, 1)} {}
   Values operator()(AnyTensor wanted) const { return doubles(evaluate(wanted, std::vector{x.any(), y.any()})); }
 };
+
+Tensor<std::int32_t> halved(Tensor<std::int32_t> x) {
+  return map([](auto label) { return label * 0.5; }, x);
+}
 
 }  // namespace
 
@@ -111,6 +116,55 @@ TEST_CASE("a comparison of shapes that do not broadcast names both and the line,
   auto z = a;
   CHECK_THROWS_WITH(z += b, Catch::Contains("test_elementwise.cpp:" + std::to_string(__LINE__)));
   CHECK_THROWS_WITH(a > 0 && b > 0, Catch::Contains("test_elementwise.cpp:" + std::to_string(__LINE__)));
+}
+
+TEST_CASE("a number with a point, or one that is too large, is refused beside integers with the line and a cure") {
+  Graph graph{1, 2};
+  const Tensor<std::uint8_t> pixels{input(graph, {DType::uint8, {2}}, 0)};
+  const Tensor<std::int32_t> labels{input(graph, {DType::int32, {2}}, 1)};
+  const Tensor<std::int64_t> ids{input(graph, {DType::int64, {2}}, 2)};
+  const Tensor<bool> seen{input(graph, {DType::boolean, {2}}, 3)};
+  const auto divide = [&] { return pixels / 255.0f; };
+  CHECK_THROWS_WITH(divide(), "replica 1: operator/ at test_elementwise.cpp:" + std::to_string(__LINE__ - 1) +
+                                  ": found uint8[2] and the number 255, which is of a floating type or beyond int64: write a whole number without a point, or "
+                                  "rp::cast<float> the tensor of uint8 first");
+  const std::string floating = "which is of a floating type", large = "which int32 cannot hold: rp::cast the tensor to a larger type first";
+  using Catch::Contains;
+  CHECK_THROWS_WITH(labels * 0.5, Contains("operator* at ") && Contains("int32[2] and the number 0.5, " + floating));
+  CHECK_THROWS_WITH(0.5 - ids, Contains("operator- at ") && Contains(floating));
+  CHECK_THROWS_WITH(labels == 0.5, Contains("operator== at ") && Contains(floating));
+  CHECK_THROWS_WITH(1.0 < ids, Contains("operator< at ") && Contains(floating));
+  CHECK_THROWS_WITH(seen * 0.5, Contains("bool[2] and the number 0.5, " + floating));
+  CHECK_THROWS_WITH(labels + 3000000000, Contains("int32[2] and the number 3000000000, " + large));
+  CHECK_THROWS_WITH(pixels - 256, Contains("which uint8 cannot hold"));
+  CHECK_THROWS_WITH(labels % 2.0, Contains("operator% at ") && Contains(floating));
+  CHECK_THROWS_WITH(maximum(labels, 0.5), Contains("maximum at ") && Contains(floating));
+  CHECK_THROWS_WITH(minimum(labels, 0.5), Contains("minimum at ") && Contains(floating));
+  CHECK_THROWS_WITH(select(seen, labels, 0.5), Contains("select at ") && Contains(floating));
+  CHECK_THROWS_WITH(select(seen, 0.5, labels), Contains("select at ") && Contains(floating));
+  auto sum = labels;
+  CHECK_THROWS_WITH(sum += 0.5, Contains("operator+= at ") && Contains(floating));
+  const auto halves = [&] { return halved(labels); };
+  CHECK_THROWS_WITH(halves(), Contains("map at test_elementwise.cpp:") && Contains("the functor works on int32, and has the number 0.5, " + floating));
+  CHECK_NOTHROW(labels * 2 + (ids + 3000000000).shape()[0]);
+  CHECK_NOTHROW(pixels & ~1);
+  CHECK_NOTHROW(seen == true);
+}
+
+TEST_CASE("round gives the nearest whole number, and of two the even one, in maps too") {
+  const Pair of{{{9}, {-1.5f, -0.5f, 0.5f, 1.5f, 2.5f, 2.6f, -2.4f, 8388609, 4194304.5f}}, {{3}, {NAN, INFINITY, -INFINITY}}};
+  CHECK(of(round(of.a)) == Values{-2, 0, 0, 2, 2, 3, -2, 8388609, 4194304});
+  CHECK(of(map([](auto x) { return round(x * 2); }, of.a))[2] == 1);
+  const auto special = of(round(of.b));
+  CHECK((std::isnan(special[0]) && special[1] == INFINITY && special[2] == -INFINITY));
+  CHECK(of(gradient(sum(round(of.a)), of.a)) == Values(9, 0));
+}
+
+TEST_CASE("clamp keeps values between two numbers, and passes the gradient where it kept one") {
+  const Pair of{{{4}, {-3, 0.5f, 7, NAN}}, {{1}, {0}}};
+  const auto kept = of(clamp(of.a, -1, 2));
+  CHECK((kept[0] == -1 && kept[1] == 0.5 && kept[2] == 2 && std::isnan(kept[3])));
+  CHECK(of(gradient(sum(clamp(slice(of.a, {0}, {3}), -1, 2)), of.a)) == Values{0, 1, 0, 0});
 }
 
 TEST_CASE("tensors and shapes print what is known of them") {

@@ -173,6 +173,13 @@ TEST_CASE("a rate of 0 leaves x alone, and 1 is refused") {
                                        Catch::Matchers::Contains("less than 1"));
 }
 
+TEST_CASE("random numbers are float32 unless said otherwise, whatever the type of the numbers that bound them") {
+  Graph graph;
+  CHECK(normal(graph, {2}, 0, 0.1).any().dtype() == DType::float32);
+  CHECK(uniform(graph, {2}, -1, 1).any().dtype() == DType::float32);
+  CHECK(uniform<double>(graph, {2}, -1, 1).any().dtype() == DType::float64);
+}
+
 TEST_CASE("random nodes vary between replicas, but not those of a fixed replica") {
   Graph graph;
   const auto varies = [](const Tensor<float>& x) { return x.graph().node(x.any().value()).get<Compute>()->operation.varies(); };

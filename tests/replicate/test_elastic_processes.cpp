@@ -142,6 +142,22 @@ TEST_CASE("what a program sets between steps is set again where a step is done a
   for (const int time : {0, 1500}) check_survivors(3, {}, {{1, 1, When::later, time}}, digest, elastic(), halve);
 }
 
+TEST_CASE("an elastic job refuses to set the variable of one replica, which may move to another process") {
+  const auto results = test::run_as_job(2, [](int) -> std::string {
+    Replicator repl{elastic()};
+    repl.replicate([](ReplicaContext& replica) { return replica.variable<float>("s", {}, Initializer::zeros(), {.kind = VariableKind::replica_local}).read(); });
+    try {
+      repl.set("s", Array<float>{{}, {1}}, 0);
+    } catch (const BuildError& error) {
+      return error.what();
+    }
+    return "no error";
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results)
+    CHECK_THAT(result.text, Catch::Contains("set at test_elastic_processes.cpp:") && Catch::Contains("an elastic job cannot set \"s\" of one replica"));
+}
+
 TEST_CASE("checkpoints of a job that lost a process are those of the undisturbed run") {
   const TemporaryFolder whole, disturbed;
   auto where = test::kept(elastic(), whole.path(), false, 2);

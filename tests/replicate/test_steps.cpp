@@ -331,11 +331,16 @@ TEST_CASE("values can be looked at and set by name") {
     s.assign(s.read() + w.read());
     return w.read();
   });
-  repl.set("w", Array<float>{{}, {5}}.any());
+  repl.set("w", Array<float>{{}, {5}});
   CHECK(all_values(train, 1) == Values{5, 5, 5});
   CHECK(item(repl, "s", 2) == 5);
+  repl.set("s", Array<float>{{}, {8}}, 1);  // of one replica
+  CHECK((item(repl, "s", 0) == 5 && item(repl, "s", 1) == 8 && item(repl, "s", 2) == 5));
+  (void)train.step();
+  CHECK((item(repl, "s", 0) == 10 && item(repl, "s", 1) == 13));
+  CHECK_THAT(error_of([&] { repl.set("w", Array<float>{{}, {8}}, 1); }), Catch::StartsWith("set at test_steps.cpp:") && Catch::Contains("\"w\" is mirrored"));
   CHECK(repl.declaration("s").kind == VariableKind::replica_local);
-  CHECK_THAT(error_of([&] { repl.value("v"); }), Catch::StartsWith("value at test_steps.cpp:") && Catch::EndsWith(": there is no variable \"v\""));
+  CHECK_THAT(error_of([&] { repl.value("v"); }), Catch::StartsWith("value at test_steps.cpp:") && Catch::EndsWith(": there is no variable \"v\": there are \"s\", \"w\""));
   CHECK_THAT(error_of([&] { repl.set("w", Array<float>{{2}}.any()); }), Catch::Contains(": \"w\" is float32[] (declared at test_steps.cpp:"));
 }
 

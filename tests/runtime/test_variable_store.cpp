@@ -169,9 +169,11 @@ TEST_CASE("first values have the same bits at every instruction level") {
   using cpu::InstructionLevel;
   const auto compare = [](auto wide, auto baseline, double a, double b) {
     for (std::uint32_t key = 0; key < 1000; ++key) {
+      cpu::detail::PhiloxWords words;
+      cpu::detail::philox_tile_baseline({key, 1, 2, 3}, {key, 5}, words);
       cpu::detail::DrawnTile found{}, expected{};
-      wide({key, 1, 2, 3}, {key, 5}, a, b, found);
-      baseline({key, 1, 2, 3}, {key, 5}, a, b, expected);
+      wide(words, a, b, found);
+      baseline(words, a, b, expected);
       REQUIRE(found == expected);
     }
   };
@@ -294,7 +296,24 @@ TEST_CASE("names are in order") {
   CHECK(store.names() == std::vector<std::string>{"a", "a.b", "b"});
   CHECK(store.contains("a"));
   CHECK_FALSE(store.contains("c"));
-  CHECK_THROWS_WITH(store.declaration("c"), "there is no variable \"c\"");
+  CHECK_THROWS_WITH(store.declaration("c"), "there is no variable \"c\": there are \"a\", \"a.b\", \"b\"");
+  VariableStore one{7, 1, 1}, many{7, 1, 1};
+  one.declare(declaration("weight", Initializer::zeros()));
+  CHECK_THROWS_WITH(one.declaration("c"), "there is no variable \"c\": there is \"weight\"");
+  for (int i = 0; i < 10; ++i) many.declare(declaration("layer" + std::to_string(i), Initializer::zeros()));
+  CHECK_THROWS_WITH(many.declaration("c"), Catch::EndsWith("\"layer6\", \"layer7\" and 2 others"));
+}
+
+TEST_CASE("one copy of a replica-local variable can be set, and none of a mirrored one") {
+  VariableStore store{7, 1, 2};
+  store.declare(declaration("s", Initializer::zeros(), {2}, VariableKind::replica_local));
+  store.declare(declaration("w", Initializer::zeros(), {2}));
+  const auto array = Array<float>{{2}, {4, 5}}.any();
+  store.set("s", array, 1);
+  CHECK(floats(store.value("s", 0)) == std::vector<float>{0, 0});
+  CHECK(floats(store.value("s", 1)) == std::vector<float>{4, 5});
+  CHECK_THROWS_WITH(store.set("s", array, 2), Catch::Contains("asked for copy 2, but this process holds 2"));
+  CHECK_THROWS_WITH(store.set("w", array, 0), Catch::StartsWith("\"w\" is mirrored (declared at ") && Catch::EndsWith("set it without a replica, or declare it replica_local"));
 }
 
 TEST_CASE("a copy that this process does not hold is refused") {

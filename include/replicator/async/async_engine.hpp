@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -42,11 +43,11 @@ class AsyncEngine final : public HostEngine {
     require_newest_known();
     return newest ? *newest : host().variables().value(name, local_replica);
   }
-  void set(const std::string& name, const AnyArray& value, Location) override {
+  void set(const std::string& name, const AnyArray& value, std::optional<int> local_replica, Location) override {
     host().require_outside_step("set()");
     running_steps_.change();
     require_newest_known();
-    host().variables().set(name, value);
+    host().variables().set(name, value, local_replica);
   }
 
  private:

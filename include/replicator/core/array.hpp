@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <iosfwd>
 #include <memory>
 #include <new>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <replicator/core/error.hpp>
@@ -57,6 +59,21 @@ template <class = void>
 template <class = void>
 [[noreturn]] void refuse_item(const Shape& shape) {
   throw BuildError{"item() needs one element, found shape " + shape.text() + ": read element i as [i]"};
+}
+// The place of an element in row-major order. Throws BuildError where it does not exist.
+template <class = void>
+std::int64_t element_at(const Shape& shape, bool has_memory, std::initializer_list<std::int64_t> indices) {
+  std::int64_t place = 0;
+  bool exists = has_memory && indices.size() == shape.rank();
+  for (std::size_t axis = 0; exists && axis < shape.rank(); ++axis) {
+    const std::int64_t index = indices.begin()[axis];
+    exists = index >= 0 && index < shape[axis];
+    place = place * shape[axis] + index;
+  }
+  if (exists) return place;
+  std::string asked;
+  for (const std::int64_t index : indices) asked += (asked.empty() ? "" : ", ") + std::to_string(index);
+  throw BuildError{"at(" + asked + ") asks for an element that an array of shape " + shape.text() + " does not have"};
 }
 // Throws BuildError for an array that was made without a shape, or moved from. `what` was given it.
 template <class = void>
@@ -151,8 +168,14 @@ class Array {
   std::int64_t size() const { return any_.empty() ? 0 : any_.shape().elements(); }
   T* data() { return reinterpret_cast<T*>(any_.data()); }
   const T* data() const { return reinterpret_cast<const T*>(any_.data()); }
+  // Element i in row-major order, unchecked.
   T& operator[](std::int64_t i) { return data()[i]; }
   const T& operator[](std::int64_t i) const { return data()[i]; }
+  // The element with one index for each axis: a.at(row, column). Throws BuildError for an element that does not exist.
+  template <std::integral... Indices>
+  T& at(Indices... indices) { return data()[detail::element_at(shape(), !any_.empty(), {static_cast<std::int64_t>(indices)...})]; }
+  template <std::integral... Indices>
+  const T& at(Indices... indices) const { return data()[detail::element_at(shape(), !any_.empty(), {static_cast<std::int64_t>(indices)...})]; }
   T* begin() { return data(); }
   T* end() { return data() + size(); }
   const T* begin() const { return data(); }

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include <replicator/core/dtype.hpp>
+#include <replicator/core/number_text.hpp>
 
 namespace replicator {
 
@@ -54,6 +55,9 @@ class Number {
     }
   }
 
+  // Whether it was written as an integer, up to the limits of int64.
+  constexpr bool is_whole() const { return is_whole_; }
+
   // 2 and 2.0 are equal: these two values determine the result for every element type.
   template <class V>
   void describe(V& v) const {
@@ -69,5 +73,14 @@ class Number {
   std::int64_t whole_ = 0;
   double real_ = 0;
 };
+
+namespace detail {
+// "0.5: ..." The end of a sentence about a number that is no element of integers.
+inline std::string unfit_number(Number number, DType integers) {
+  const std::string type{name_of(integers)};
+  return number.is_whole() ? number.text() + ", which " + type + " cannot hold: rp::cast the tensor to a larger type first"
+                           : number_text(number.real()) + ", which is of a floating type or beyond int64: write a whole number without a point, or rp::cast<float> the tensor of " + type + " first";
+}
+}  // namespace detail
 
 }  // namespace replicator

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -118,8 +119,10 @@ class ElasticEngine final : public Engine {
   std::vector<std::string> variables() const override { return host().variables().names(); }
   const VariableDeclaration& declaration(const std::string& name) const override { return host().variables().declaration(name); }
   const AnyArray& value(const std::string& name, int local_replica) const override { return host().variables().value(name, local_replica); }
-  void set(const std::string& name, const AnyArray& value, Location where) override {
-    perform([&] { host_->set(name, value, where); }, [this, name, value, where] { host_->set(name, value, where); });
+  // A replica may lie in another process when the job starts again from a snapshot, so a value of one cannot be set again there.
+  void set(const std::string& name, const AnyArray& value, std::optional<int> local_replica, Location where) override {
+    if (local_replica) throw BuildError{"an elastic job cannot set \"" + name + "\" of one replica, because replicas move between its processes: set it for all, as [replicas, ..]"};
+    perform([&] { host_->set(name, value, {}, where); }, [this, name, value, where] { host_->set(name, value, {}, where); });
   }
 
  private:

@@ -187,9 +187,9 @@ class Host {
     return failure_.told([&] { return checkpoints_.save(variables_); });
   }
 
-  // Sets every copy of a variable on this host. `where`: the line of the program.
-  void set(const std::string& name, const AnyArray& value, Location where) {
-    variables_.set(name, value);
+  // Sets every copy of a variable on this host, or that of one replica. `where`: the line of the program.
+  void set(const std::string& name, const AnyArray& value, std::optional<int> local_replica, Location where) {
+    variables_.set(name, value, local_replica);
     if (job_.size() > 1 && variables_.declaration(name).kind == VariableKind::mirrored) sets_.add(name, value, where);
   }
   const HostSets& sets() const { return sets_; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -48,9 +49,9 @@ class HostEngine : public Engine {
   std::vector<std::string> variables() const override { return host_.variables().names(); }
   const VariableDeclaration& declaration(const std::string& name) const override { return host_.variables().declaration(name); }
   const AnyArray& value(const std::string& name, int local_replica) const override { return host_.variables().value(name, local_replica); }
-  void set(const std::string& name, const AnyArray& value, Location where) override {
+  void set(const std::string& name, const AnyArray& value, std::optional<int> local_replica, Location where) override {
     host_.require_outside_step("set()");
-    host_.set(name, value, where);
+    host_.set(name, value, local_replica, where);
   }
 
  protected:

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <replicator/core/scoped_value.hpp>
@@ -172,6 +176,32 @@ class Differentiation {
   std::optional<std::uint32_t> nearest_end_;
 };
 
+// A line on stderr, of replica 0 alone, for an x that y does not depend on, though both are computed from one component of the
+// input. A gradient of 0 is then seldom meant.
+template <class = void>
+void warn_of_unused(AnyTensor y, AnyTensor x, Location where) {
+  Graph& graph = y.graph();
+  if (graph.replica() != 0 || graph.node(x.value().node).inputs.empty()) return;
+  const auto& own = graph.node(x.value().node);
+  const auto sources = [&](AnyTensor of) {
+    std::vector<bool> reached(std::max(x.value().node, y.value().node) + 1);
+    reached[of.value().node] = true;
+    for (std::uint32_t i = of.value().node + 1; i-- > 0;)
+      for (const auto& input : graph.node(i).inputs) reached[input.node] = reached[input.node] || reached[i];
+    return reached;
+  };
+  const auto of_x = sources(x), of_y = sources(y);
+  if (of_y[x.value().node]) return;
+  for (std::uint32_t i = 0; i < of_x.size(); ++i)
+    if (const auto* input = graph.node(i).get<Input>(); of_x[i] && of_y[i] && input && input->source == Input::Source::element) {
+      std::fprintf(stderr,
+                   "replicator: the gradient at %s is 0: what is differentiated does not depend on the tensor made at %s, though both are computed from the same "
+                   "input. Compute the one from the other\n",
+                   where.text().c_str(), own.where.text().c_str());
+      return;
+    }
+}
+
 }  // namespace detail
 
 // The gradients of y with respect to each x, in x's type. At replica i this is the derivative of a sum with respect to
@@ -185,14 +215,24 @@ std::vector<AnyTensor> gradients(AnyTensor y, std::span<const AnyTensor> xs, Loc
   return result;
 }
 
-// The same for typed tensors.
+// The same for typed tensors. Prints a line on stderr for an x that y was not computed from, where both come from one input.
 template <FloatingElement T>
 std::vector<Tensor<T>> gradients(Tensor<T> y, const std::vector<Tensor<T>>& xs,
                                  std::source_location where = std::source_location::current()) {
   const std::vector<AnyTensor> any{xs.begin(), xs.end()};
   std::vector<Tensor<T>> result;
   for (const auto& gradient : gradients(y.any(), any, where)) result.push_back(Tensor<T>{gradient});
+  for (const auto& x : any) detail::warn_of_unused(y, x, where);
   return result;
+}
+
+// The same for tensors in braces:
+//   const auto [u_x, u_t] = rp::gradients(u, {x, t});
+template <FloatingElement T, std::size_t n>
+std::array<Tensor<T>, n> gradients(Tensor<T> y, const Tensor<T> (&xs)[n], std::source_location where = std::source_location::current()) {
+  const auto found = gradients(y, std::vector<Tensor<T>>(xs, xs + n), where);
+  return [&]<std::size_t... i>(std::index_sequence<i...>) { return std::array<Tensor<T>, n>{found[i]...}; }
+  (std::make_index_sequence<n>{});
 }
 
 // The same for one x.

@@ -16,15 +16,19 @@ class Symbol {
  public:
   Symbol(detail::Expression& expression, std::uint16_t index) : expression_{&expression}, index_{index} {}
   std::uint16_t index() const { return index_; }
-  // A constant in the same expression.
-  Symbol number(Number value) const { return {*expression_, expression_->constant(value)}; }
+  // A constant in the same expression. Throws BuildError where the expression is one of integers, and this is none.
+  Symbol number(Number value) const {
+    if (const DType compute = expression_->compute; !is_floating(compute) && !(value.is_whole() && (compute == DType::int64 || value.fits<std::int32_t>())))
+      throw BuildError{"the functor works on " + std::string{name_of(compute)} + ", and has the number " + detail::unfit_number(value, compute)};
+    return {*expression_, expression_->constant(value)};
+  }
 
   // A branch on a value cannot be recorded.
   template <class T>
   requires std::same_as<T, bool>
   explicit operator T() const {
     static_assert(!std::same_as<T, bool>,
-                  "a functor given to rp::map is called once, on symbols: it cannot branch on a value; use rp::select(condition, a, b)");
+                  "replicator: a functor given to rp::map is called once, on symbols: it cannot branch on a value; use rp::select(condition, a, b)");
     return false;
   }
 
@@ -87,6 +91,12 @@ class Symbol {
   friend Symbol cos(Symbol a) { return a.with(detail::ScalarOp::cosine); }
   friend Symbol floor(Symbol a) { return a.with(detail::ScalarOp::floor); }
   friend Symbol ceil(Symbol a) { return -floor(-a); }
+  // The nearest whole number. Of two it is the even one.
+  friend Symbol round(Symbol a) {
+    const Symbol below = floor(a), part = a - below, half = a.number(0.5);
+    const Symbol up = part > half || (part == half && below != 2 * floor(below * half));
+    return below + select(up, 1, a.number(0));
+  }
   friend Symbol relu(Symbol a) { return a.with(detail::ScalarOp::rectify); }
   friend Symbol min(Symbol a, Symbol b) { return a.with(detail::ScalarOp::minimum, b); }
   friend Symbol max(Symbol a, Symbol b) { return a.with(detail::ScalarOp::maximum, b); }

@@ -21,6 +21,19 @@ template <class = void>
 [[noreturn]] void refuse_element(const AnyTensor& tensor, DType used_as) {
   throw BuildError{"a tensor of " + tensor.type().text() + " was used as " + std::string{name_of(used_as)} + ": cast it with rp::cast"};
 }
+// Throws BuildError for a number beside a tensor of integers that does not fit these.
+template <class = void>
+[[noreturn]] void refuse_number(Number number, const AnyTensor& tensor, Location where, std::string_view title) {
+  throw BuildError{"replica " + std::to_string(tensor.graph().replica()) + ": " + std::string{title} + " at " + where.text() + ": found " + tensor.type().text() +
+                   " and the number " + unfit_number(number, tensor.dtype())};
+}
+// The number. Beside integers it must be one of them; operations on bits take its low ones.
+template <Element T>
+Number checked(Number number, const AnyTensor& tensor, Location where, std::string_view title, bool any_size = false) {
+  if constexpr (std::integral<T>)
+    if (!number.is_whole() || !(any_size || number.fits<T>())) refuse_number(number, tensor, where, title);
+  return number;
+}
 }  // namespace detail
 
 // A value in one replica's graph. Copying copies the handle. Operators broadcast as in NumPy; they throw BuildError with
@@ -50,20 +63,20 @@ class Tensor {
   friend Tensor operator*(located<Tensor> a, located<Tensor> b) { return binary(detail::ScalarOp::multiply, a, b); }
   friend Tensor operator/(located<Tensor> a, located<Tensor> b) { return binary(detail::ScalarOp::divide, a, b); }
 
-  friend Tensor operator+(located<Tensor> a, T b) { return scalar_right(detail::ScalarOp::add, a, b); }
-  friend Tensor operator-(located<Tensor> a, T b) { return scalar_right(detail::ScalarOp::subtract, a, b); }
-  friend Tensor operator*(located<Tensor> a, T b) { return scalar_right(detail::ScalarOp::multiply, a, b); }
-  friend Tensor operator/(located<Tensor> a, T b) { return scalar_right(detail::ScalarOp::divide, a, b); }
+  friend Tensor operator+(located<Tensor> a, Number b) { return scalar_right(detail::ScalarOp::add, a, b); }
+  friend Tensor operator-(located<Tensor> a, Number b) { return scalar_right(detail::ScalarOp::subtract, a, b); }
+  friend Tensor operator*(located<Tensor> a, Number b) { return scalar_right(detail::ScalarOp::multiply, a, b); }
+  friend Tensor operator/(located<Tensor> a, Number b) { return scalar_right(detail::ScalarOp::divide, a, b); }
 
-  friend Tensor operator+(T a, located<Tensor> b) { return scalar_left(detail::ScalarOp::add, a, b); }
-  friend Tensor operator-(T a, located<Tensor> b) { return scalar_left(detail::ScalarOp::subtract, a, b); }
-  friend Tensor operator*(T a, located<Tensor> b) { return scalar_left(detail::ScalarOp::multiply, a, b); }
-  friend Tensor operator/(T a, located<Tensor> b) { return scalar_left(detail::ScalarOp::divide, a, b); }
+  friend Tensor operator+(Number a, located<Tensor> b) { return scalar_left(detail::ScalarOp::add, a, b); }
+  friend Tensor operator-(Number a, located<Tensor> b) { return scalar_left(detail::ScalarOp::subtract, a, b); }
+  friend Tensor operator*(Number a, located<Tensor> b) { return scalar_left(detail::ScalarOp::multiply, a, b); }
+  friend Tensor operator/(Number a, located<Tensor> b) { return scalar_left(detail::ScalarOp::divide, a, b); }
 
   // The remainder of integers, with the sign of a, as in C++. x % 0 is x.
   friend Tensor operator%(located<Tensor> a, located<Tensor> b) requires detail::IntegerElement<T> { return remainder(a, b); }
-  friend Tensor operator%(located<Tensor> a, T b) requires detail::IntegerElement<T> { return remainder(a, like(a, b)); }
-  friend Tensor operator%(T a, located<Tensor> b) requires detail::IntegerElement<T> { return remainder(like(b, a), b); }
+  friend Tensor operator%(located<Tensor> a, Number b) requires detail::IntegerElement<T> { return remainder(a, like(a, b, "operator%")); }
+  friend Tensor operator%(Number a, located<Tensor> b) requires detail::IntegerElement<T> { return remainder(like(b, a, "operator%"), b); }
 
   // Operations on the bits of integers. >> keeps the sign. A shift by a negative number, or by all bits of the type and more, leaves
   // none of them: 0, and -1 for >> of a negative number.
@@ -74,16 +87,16 @@ class Tensor {
   }
   friend Tensor operator<<(located<Tensor> a, located<Tensor> b) requires detail::IntegerElement<T> { return binary(detail::ScalarOp::shift_left, a, b); }
   friend Tensor operator>>(located<Tensor> a, located<Tensor> b) requires detail::IntegerElement<T> { return binary(detail::ScalarOp::shift_right, a, b); }
-  friend Tensor operator&(located<Tensor> a, T b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::bit_and, a, b); }
-  friend Tensor operator|(located<Tensor> a, T b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::bit_or, a, b); }
-  friend Tensor operator^(located<Tensor> a, T b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::bit_exclusive_or, a, b); }
-  friend Tensor operator<<(located<Tensor> a, T b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::shift_left, a, b); }
-  friend Tensor operator>>(located<Tensor> a, T b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::shift_right, a, b); }
-  friend Tensor operator&(T a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::bit_and, a, b); }
-  friend Tensor operator|(T a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::bit_or, a, b); }
-  friend Tensor operator^(T a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::bit_exclusive_or, a, b); }
-  friend Tensor operator<<(T a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::shift_left, a, b); }
-  friend Tensor operator>>(T a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::shift_right, a, b); }
+  friend Tensor operator&(located<Tensor> a, Number b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::bit_and, a, b); }
+  friend Tensor operator|(located<Tensor> a, Number b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::bit_or, a, b); }
+  friend Tensor operator^(located<Tensor> a, Number b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::bit_exclusive_or, a, b); }
+  friend Tensor operator<<(located<Tensor> a, Number b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::shift_left, a, b); }
+  friend Tensor operator>>(located<Tensor> a, Number b) requires detail::IntegerElement<T> { return scalar_right(detail::ScalarOp::shift_right, a, b); }
+  friend Tensor operator&(Number a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::bit_and, a, b); }
+  friend Tensor operator|(Number a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::bit_or, a, b); }
+  friend Tensor operator^(Number a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::bit_exclusive_or, a, b); }
+  friend Tensor operator<<(Number a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::shift_left, a, b); }
+  friend Tensor operator>>(Number a, located<Tensor> b) requires detail::IntegerElement<T> { return scalar_left(detail::ScalarOp::shift_right, a, b); }
   friend Tensor operator~(located<Tensor> a) requires detail::IntegerElement<T> {
     return Tensor{apply(detail::ScalarOp::bit_exclusive_or, a.value.any_, -1, a.where, "operator~")};
   }
@@ -94,10 +107,10 @@ class Tensor {
   Tensor& operator-=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::subtract, {any_, b.value.any_}, b.where, "operator-=")}; }
   Tensor& operator*=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::multiply, {any_, b.value.any_}, b.where, "operator*=")}; }
   Tensor& operator/=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::divide, {any_, b.value.any_}, b.where, "operator/=")}; }
-  Tensor& operator+=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::add, any_, b.value, b.where, "operator+=")}; }
-  Tensor& operator-=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::subtract, any_, b.value, b.where, "operator-=")}; }
-  Tensor& operator*=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::multiply, any_, b.value, b.where, "operator*=")}; }
-  Tensor& operator/=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::divide, any_, b.value, b.where, "operator/=")}; }
+  Tensor& operator+=(located<Number> b) { return *this = Tensor{apply(detail::ScalarOp::add, any_, detail::checked<T>(b.value, any_, b.where, "operator+="), b.where, "operator+=")}; }
+  Tensor& operator-=(located<Number> b) { return *this = Tensor{apply(detail::ScalarOp::subtract, any_, detail::checked<T>(b.value, any_, b.where, "operator-="), b.where, "operator-=")}; }
+  Tensor& operator*=(located<Number> b) { return *this = Tensor{apply(detail::ScalarOp::multiply, any_, detail::checked<T>(b.value, any_, b.where, "operator*="), b.where, "operator*=")}; }
+  Tensor& operator/=(located<Number> b) { return *this = Tensor{apply(detail::ScalarOp::divide, any_, detail::checked<T>(b.value, any_, b.where, "operator/="), b.where, "operator/=")}; }
 
   // Elementwise comparisons. With a NaN operand, != is true and the others are false; -0 equals 0.
   friend Tensor<bool> operator<(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less, a, b, "operator<"); }
@@ -107,19 +120,19 @@ class Tensor {
   friend Tensor<bool> operator==(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::equal, a, b, "operator=="); }
   friend Tensor<bool> operator!=(located<Tensor> a, located<Tensor> b) { return !compare(detail::ScalarOp::equal, a, b, "operator!="); }
 
-  friend Tensor<bool> operator<(located<Tensor> a, T b) { return compare(detail::ScalarOp::less, a, like(a, b)); }
-  friend Tensor<bool> operator<=(located<Tensor> a, T b) { return compare(detail::ScalarOp::less_equal, a, like(a, b)); }
-  friend Tensor<bool> operator>(located<Tensor> a, T b) { return compare(detail::ScalarOp::less, like(a, b), a); }
-  friend Tensor<bool> operator>=(located<Tensor> a, T b) { return compare(detail::ScalarOp::less_equal, like(a, b), a); }
-  friend Tensor<bool> operator==(located<Tensor> a, T b) { return compare(detail::ScalarOp::equal, a, like(a, b)); }
-  friend Tensor<bool> operator!=(located<Tensor> a, T b) { return !compare(detail::ScalarOp::equal, a, like(a, b)); }
+  friend Tensor<bool> operator<(located<Tensor> a, Number b) { return compare(detail::ScalarOp::less, a, like(a, b, "operator<"), "operator<"); }
+  friend Tensor<bool> operator<=(located<Tensor> a, Number b) { return compare(detail::ScalarOp::less_equal, a, like(a, b, "operator<="), "operator<="); }
+  friend Tensor<bool> operator>(located<Tensor> a, Number b) { return compare(detail::ScalarOp::less, like(a, b, "operator>"), a, "operator>"); }
+  friend Tensor<bool> operator>=(located<Tensor> a, Number b) { return compare(detail::ScalarOp::less_equal, like(a, b, "operator>="), a, "operator>="); }
+  friend Tensor<bool> operator==(located<Tensor> a, Number b) { return compare(detail::ScalarOp::equal, a, like(a, b, "operator=="), "operator=="); }
+  friend Tensor<bool> operator!=(located<Tensor> a, Number b) { return !compare(detail::ScalarOp::equal, a, like(a, b, "operator!="), "operator!="); }
 
-  friend Tensor<bool> operator<(T a, located<Tensor> b) { return compare(detail::ScalarOp::less, like(b, a), b); }
-  friend Tensor<bool> operator<=(T a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, like(b, a), b); }
-  friend Tensor<bool> operator>(T a, located<Tensor> b) { return compare(detail::ScalarOp::less, b, like(b, a)); }
-  friend Tensor<bool> operator>=(T a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, b, like(b, a)); }
-  friend Tensor<bool> operator==(T a, located<Tensor> b) { return compare(detail::ScalarOp::equal, like(b, a), b); }
-  friend Tensor<bool> operator!=(T a, located<Tensor> b) { return !compare(detail::ScalarOp::equal, like(b, a), b); }
+  friend Tensor<bool> operator<(Number a, located<Tensor> b) { return compare(detail::ScalarOp::less, like(b, a, "operator<"), b, "operator<"); }
+  friend Tensor<bool> operator<=(Number a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, like(b, a, "operator<="), b, "operator<="); }
+  friend Tensor<bool> operator>(Number a, located<Tensor> b) { return compare(detail::ScalarOp::less, b, like(b, a, "operator>"), "operator>"); }
+  friend Tensor<bool> operator>=(Number a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, b, like(b, a, "operator>="), "operator>="); }
+  friend Tensor<bool> operator==(Number a, located<Tensor> b) { return compare(detail::ScalarOp::equal, like(b, a, "operator=="), b, "operator=="); }
+  friend Tensor<bool> operator!=(Number a, located<Tensor> b) { return !compare(detail::ScalarOp::equal, like(b, a, "operator!="), b, "operator!="); }
 
   // Elementwise logic, for bool. The left operand is no located<Tensor>: with the conversion to bool below, C++'s own
   // operators would then match equally well.
@@ -138,8 +151,8 @@ class Tensor {
   requires std::same_as<B, bool>
   explicit operator B() const {
     static_assert(!std::same_as<B, bool>,
-                  "a rp::Tensor has no value while the step function is traced, so it cannot decide an `if`: compute both sides and take "
-                  "rp::select(condition, a, b)");
+                  "replicator: a rp::Tensor has no value while the step function is traced, so it cannot decide an `if`: compute both sides and take "
+                  "rp::select(condition, a, b). && and || take two rp::Tensor<bool>");
     return false;
   }
 
@@ -159,7 +172,7 @@ class Tensor {
       default: return detail::elementwise;
     }
   }
-  static Tensor<bool> compare(detail::ScalarOp op, const located<Tensor>& a, const located<Tensor>& b, std::string_view title = detail::elementwise) {
+  static Tensor<bool> compare(detail::ScalarOp op, const located<Tensor>& a, const located<Tensor>& b, std::string_view title) {
     detail::Expression e;
     e.compute = detail::compute_type(dtype_of<T>);
     e.inputs = 2;
@@ -168,8 +181,9 @@ class Tensor {
     return Tensor<bool>{detail::map_node(title, std::move(e), operands, DType::boolean, a.where)};
   }
   // The number as a tensor, at the line of `a`.
-  static located<Tensor> like(const located<Tensor>& a, T number) {
-    located<Tensor> result{Tensor{fill(detail::graph_of(a.value.any_, detail::elementwise, a.where), {dtype_of<T>, {}}, number, a.where)}};
+  static located<Tensor> like(const located<Tensor>& a, Number number, std::string_view title) {
+    Graph& graph = detail::graph_of(a.value.any_, title, a.where);
+    located<Tensor> result{Tensor{fill(graph, {dtype_of<T>, {}}, detail::checked<T>(number, a.value.any_, a.where, title), a.where)}};
     result.where = a.where;
     return result;
   }
@@ -186,14 +200,14 @@ class Tensor {
     const AnyTensor operands[] = {a.value.any_, b.value.any_};
     return Tensor{detail::map_node("operator%", std::move(e), operands, dtype_of<T>, a.where)};
   }
-  static Tensor scalar_right(detail::ScalarOp op, const located<Tensor>& a, T b) {
-    return Tensor{apply(op, a.value.any_, b, a.where, operator_title(op))};
+  static Tensor scalar_right(detail::ScalarOp op, const located<Tensor>& a, Number b) {
+    return Tensor{apply(op, a.value.any_, detail::checked<T>(b, a.value.any_, a.where, operator_title(op), detail::needs_integers(op)), a.where, operator_title(op))};
   }
-  static Tensor scalar_left(detail::ScalarOp op, T a, const located<Tensor>& b) {
+  static Tensor scalar_left(detail::ScalarOp op, Number a, const located<Tensor>& b) {
     detail::Expression e;
     e.compute = detail::compute_type(dtype_of<T>);
     e.inputs = 1;
-    const auto scalar = e.constant(a);
+    const auto scalar = e.constant(detail::checked<T>(a, b.value.any_, b.where, operator_title(op), detail::needs_integers(op)));
     e.outputs = {e.apply(op, scalar, e.input(0))};
     return Tensor{detail::map_node(operator_title(op), std::move(e), std::span{&b.value.any_, 1}, dtype_of<T>, b.where)};
   }
@@ -207,7 +221,7 @@ concept DifferentTypes = !std::same_as<A, B>;
 
 template <class A, class B>
 constexpr void refuse_types() {
-  static_assert(std::same_as<A, B>, "replicator: rp::Tensors of two element types do not mix: rp::cast<float>(x) one of them");
+  static_assert(std::same_as<A, B>, "replicator: rp::Tensors of two element types do not mix: rp::cast<T>(x) gives one of them the type of the other");
 }
 template <class A>
 constexpr void refuse_array() {
@@ -216,29 +230,33 @@ constexpr void refuse_array() {
 }  // namespace detail
 
 // Nothing is cast implicitly.
-template <class A, detail::DifferentTypes<A> B>
-Tensor<A> operator+(Tensor<A> a, Tensor<B>) { return detail::refuse_types<A, B>(), a; }
-template <class A, class B>
-Tensor<A> operator+(Tensor<A> a, const Array<B>&) { return detail::refuse_array<B>(), a; }
-template <class A, class B>
-Tensor<B> operator+(const Array<A>&, Tensor<B> b) { return detail::refuse_array<A>(), b; }
-template <class A, detail::DifferentTypes<A> B>
-Tensor<A> operator-(Tensor<A> a, Tensor<B>) { return detail::refuse_types<A, B>(), a; }
-template <class A, class B>
-Tensor<A> operator-(Tensor<A> a, const Array<B>&) { return detail::refuse_array<B>(), a; }
-template <class A, class B>
-Tensor<B> operator-(const Array<A>&, Tensor<B> b) { return detail::refuse_array<A>(), b; }
-template <class A, detail::DifferentTypes<A> B>
-Tensor<A> operator*(Tensor<A> a, Tensor<B>) { return detail::refuse_types<A, B>(), a; }
-template <class A, class B>
-Tensor<A> operator*(Tensor<A> a, const Array<B>&) { return detail::refuse_array<B>(), a; }
-template <class A, class B>
-Tensor<B> operator*(const Array<A>&, Tensor<B> b) { return detail::refuse_array<A>(), b; }
-template <class A, detail::DifferentTypes<A> B>
-Tensor<A> operator/(Tensor<A> a, Tensor<B>) { return detail::refuse_types<A, B>(), a; }
-template <class A, class B>
-Tensor<A> operator/(Tensor<A> a, const Array<B>&) { return detail::refuse_array<B>(), a; }
-template <class A, class B>
-Tensor<B> operator/(const Array<A>&, Tensor<B> b) { return detail::refuse_array<A>(), b; }
+#define REPLICATOR_REFUSE(op, Result)                                                                     \
+  template <class A, detail::DifferentTypes<A> B>                                                         \
+  Result operator op(Tensor<A> a, Tensor<B>) { return detail::refuse_types<A, B>(), Result{a.any()}; }    \
+  template <class A, class B>                                                                             \
+  Result operator op(Tensor<A> a, const Array<B>&) { return detail::refuse_array<B>(), Result{a.any()}; } \
+  template <class B, class A>                                                                             \
+  Result operator op(const Array<B>&, Tensor<A> a) { return detail::refuse_array<B>(), Result{a.any()}; }
+REPLICATOR_REFUSE(+, Tensor<A>)
+REPLICATOR_REFUSE(-, Tensor<A>)
+REPLICATOR_REFUSE(*, Tensor<A>)
+REPLICATOR_REFUSE(/, Tensor<A>)
+REPLICATOR_REFUSE(<, Tensor<bool>)
+REPLICATOR_REFUSE(<=, Tensor<bool>)
+REPLICATOR_REFUSE(>, Tensor<bool>)
+REPLICATOR_REFUSE(>=, Tensor<bool>)
+REPLICATOR_REFUSE(==, Tensor<bool>)
+REPLICATOR_REFUSE(!=, Tensor<bool>)
+#undef REPLICATOR_REFUSE
+#define REPLICATOR_REFUSE(op)                                                                 \
+  template <class A, detail::DifferentTypes<A> B>                                             \
+  Tensor<A>& operator op(Tensor<A>& a, Tensor<B>) { return detail::refuse_types<A, B>(), a; } \
+  template <class A, class B>                                                                 \
+  Tensor<A>& operator op(Tensor<A>& a, const Array<B>&) { return detail::refuse_array<B>(), a; }
+REPLICATOR_REFUSE(+=)
+REPLICATOR_REFUSE(-=)
+REPLICATOR_REFUSE(*=)
+REPLICATOR_REFUSE(/=)
+#undef REPLICATOR_REFUSE
 
 }  // namespace replicator

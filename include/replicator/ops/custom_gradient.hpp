@@ -109,17 +109,17 @@ template <class Backward, class Arguments, class Results>
 constexpr bool require_backward() {
   using Called = ResultWith<Backward, decltype(std::tuple_cat(std::declval<Arguments>(), std::declval<Results>(), std::declval<Results>()))>;
   static_assert(Called::callable,
-                "the second function given to rp::custom_gradient must take the arguments, the results, and the gradient of each result: "
+                "replicator: the second function given to rp::custom_gradient must take the arguments, the results, and the gradient of each result: "
                 "[](auto x, auto y, auto dy) for one argument and one result");
   if constexpr (Called::callable) {
     using Returned = std::remove_cvref_t<typename Called::type::type>;
     constexpr bool tensors = TensorLike<Returned> || is_tensor_tuple<Returned>;
-    static_assert(tensors, "the second function given to rp::custom_gradient must return a rp::Tensor, or a std::tuple of them");
+    static_assert(tensors, "replicator: the second function given to rp::custom_gradient must return a rp::Tensor, or a std::tuple of them");
     if constexpr (tensors) {
       using Given = decltype(tensor_tuple(std::declval<Returned>()));
       constexpr bool fits = std::is_same_v<Given, typename FloatingOf<Arguments>::type>;
       static_assert(fits,
-                    "the second function given to rp::custom_gradient must return one gradient for each floating argument, in order and of its element "
+                    "replicator: the second function given to rp::custom_gradient must return one gradient for each floating argument, in order and of its element "
                     "type: std::tuple{da, db} for two");
       return fits;
     }
@@ -136,7 +136,7 @@ class WithGradient {
   template <class... A>
   auto operator()(const A&... arguments) const {
     constexpr bool tensors = sizeof...(A) > 0 && ((TensorLike<A> || VariableLike<A>)&&...);
-    static_assert(tensors, "the function made by rp::custom_gradient must be called with rp::Tensors or variables; let the lambdas capture anything else");
+    static_assert(tensors, "replicator: the function made by rp::custom_gradient must be called with rp::Tensors or variables; let the lambdas capture anything else");
     if constexpr (tensors) return call(std::tuple{argument(arguments)...});
   }
 
@@ -150,11 +150,11 @@ class WithGradient {
   template <class... T>
   auto call(const std::tuple<T...>& arguments) const {
     using Called = ResultWith<F, std::tuple<T...>>;
-    static_assert(Called::callable, "the first function given to rp::custom_gradient must take one rp::Tensor for each argument");
+    static_assert(Called::callable, "replicator: the first function given to rp::custom_gradient must take one rp::Tensor for each argument");
     if constexpr (Called::callable) {
       using Returned = std::remove_cvref_t<typename Called::type::type>;
       constexpr bool tensors = TensorLike<Returned> || is_tensor_tuple<Returned>;
-      static_assert(tensors, "the first function given to rp::custom_gradient must return a rp::Tensor, or a std::tuple of them");
+      static_assert(tensors, "replicator: the first function given to rp::custom_gradient must return a rp::Tensor, or a std::tuple of them");
       if constexpr (tensors) {
         using Results = decltype(tensor_tuple(std::declval<Returned>()));
         if constexpr (require_backward<Backward, std::tuple<T...>, Results>()) {

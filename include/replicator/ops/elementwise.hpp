@@ -6,9 +6,11 @@
 // step. Floating arithmetic follows IEEE 754: a NaN operand gives a NaN unless said otherwise. bfloat16 is computed in float32
 // and rounded once.
 //
-// Integer tensors have the operations on bits too: & | ^ ~ << >>, see Tensor.
+// Integer tensors have the operations on bits too: & | ^ ~ << >>, see Tensor. A number beside them must be one of them: `x * 0.5` and
+// `x / 255.0f` throw BuildError.
 #pragma once
 
+#include <concepts>
 #include <source_location>
 #include <string_view>
 #include <type_traits>
@@ -43,15 +45,15 @@ detail::Expression record(F& f, DType compute, std::index_sequence<I...>) {
   e.inputs = sizeof...(I);
   constexpr bool takes_symbols = functions_in_rp_map_are_called_without_std<F, typename SymbolAt<I>::type...>();
   constexpr bool fits = takes_symbols || parameters_fit<F, typename SymbolAt<I>::type...>();
-  static_assert(fits, "a functor given to rp::map must take an rp::Symbol for each tensor: write [](auto a, auto b) for two");
+  static_assert(fits, "replicator: a functor given to rp::map must take an rp::Symbol for each tensor: write [](auto a, auto b) for two");
   static_assert(takes_symbols || !fits,
-                "a functor given to rp::map calls a function that takes no rp::Symbol; an error above names it. Use abs sign sqrt exp log tanh erf sin cos "
-                "floor ceil relu min max pow fma select, without std::, or write it in terms of them");
+                "replicator: a functor given to rp::map calls a function that takes no rp::Symbol; an error above names it. Use abs sign sqrt exp log tanh erf "
+                "sin cos floor ceil round relu min max pow fma select, without std::, or write it in terms of them");
   if constexpr (takes_symbols) {
     const std::uint16_t inputs[] = {e.input(I)...};
     const auto result = f(Symbol{e, inputs[I]}...);
     constexpr bool gives_symbol = std::is_same_v<std::remove_cv_t<decltype(result)>, Symbol>;
-    static_assert(gives_symbol, "a functor given to rp::map must return the expression of its arguments (an rp::Symbol)");
+    static_assert(gives_symbol, "replicator: a functor given to rp::map must return the expression of its arguments (an rp::Symbol)");
     if constexpr (gives_symbol) e.outputs = {result.index()};
   }
   return e;
@@ -78,8 +80,32 @@ Tensor<T> unary(detail::ScalarOp op, Tensor<T> x, Location where) {
 
 }  // namespace detail
 
+namespace detail {
+template <class T>
+constexpr void refuse_captured() {
+  static_assert(!std::same_as<T, T>, "replicator: a functor given to rp::map works on single elements: give it the rp::Tensor as an argument, as in rp::map(f, x, w)");
+}
+}  // namespace detail
+
+#define REPLICATOR_REFUSE(op)                                                                \
+  template <class T>                                                                         \
+  Symbol operator op(Symbol a, const Tensor<T>&) { return detail::refuse_captured<T>(), a; } \
+  template <class T>                                                                         \
+  Symbol operator op(const Tensor<T>&, Symbol a) { return detail::refuse_captured<T>(), a; }
+REPLICATOR_REFUSE(+)
+REPLICATOR_REFUSE(-)
+REPLICATOR_REFUSE(*)
+REPLICATOR_REFUSE(/)
+REPLICATOR_REFUSE(<)
+REPLICATOR_REFUSE(<=)
+REPLICATOR_REFUSE(>)
+REPLICATOR_REFUSE(>=)
+REPLICATOR_REFUSE(==)
+REPLICATOR_REFUSE(!=)
+#undef REPLICATOR_REFUSE
+
 // y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons,
-// && || !, numbers, and abs sign sqrt exp log tanh erf sin cos floor ceil relu min max pow fma select (without std::), and % & | ^ ~ << >>
+// && || !, numbers, and abs sign sqrt exp log tanh erf sin cos floor ceil round relu min max pow fma select (without std::), and % & | ^ ~ << >>
 // for integers. It is differentiable to any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
 //   auto y = rp::map([](auto a, auto b) { return a * exp(-b); }, x0, x1);
 template <class F, Element T, class... More>
@@ -156,6 +182,12 @@ Tensor<T> ceil(Tensor<T> x, std::source_location where = std::source_location::c
   return Tensor<T>{detail::titled_map(
       "ceil", dtype_of<T>, where, [](Symbol a) { return ceil(a); }, x.any())};
 }
+// The nearest whole number, and of two the even one, as in PyTorch and NumPy. Its derivative is 0.
+template <FloatingElement T>
+Tensor<T> round(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::titled_map(
+      "round", dtype_of<T>, where, [](Symbol a) { return round(a); }, x.any())};
+}
 // max(x, 0). A NaN stays, and the derivative at 0 is 0. Under rp::mixed_precision the result is rounded.
 template <Element T>
 Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::current()) {
@@ -169,8 +201,8 @@ Tensor<T> minimum(Tensor<T> a, Tensor<T> b, std::source_location where = std::so
   return Tensor<T>{apply(detail::ScalarOp::minimum, {a.any(), b.any()}, where, "minimum")};
 }
 template <Element T>
-Tensor<T> minimum(Tensor<T> a, std::type_identity_t<T> b, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(detail::ScalarOp::minimum, a.any(), b, where, "minimum")};
+Tensor<T> minimum(Tensor<T> a, Number b, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{apply(detail::ScalarOp::minimum, a.any(), detail::checked<T>(b, a.any(), where, "minimum"), where, "minimum")};
 }
 // a < b ? b : a; NaN and ties as for minimum.
 template <Element T>
@@ -178,8 +210,14 @@ Tensor<T> maximum(Tensor<T> a, Tensor<T> b, std::source_location where = std::so
   return Tensor<T>{apply(detail::ScalarOp::maximum, {a.any(), b.any()}, where, "maximum")};
 }
 template <Element T>
-Tensor<T> maximum(Tensor<T> a, std::type_identity_t<T> b, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(detail::ScalarOp::maximum, a.any(), b, where, "maximum")};
+Tensor<T> maximum(Tensor<T> a, Number b, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{apply(detail::ScalarOp::maximum, a.any(), detail::checked<T>(b, a.any(), where, "maximum"), where, "maximum")};
+}
+// x, or the nearer of `low` and `high` where it is less or more. A NaN stays. Where x is taken, it receives the gradient.
+template <Element T>
+Tensor<T> clamp(Tensor<T> x, std::type_identity_t<T> low, std::type_identity_t<T> high, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::titled_map(
+      "clamp", dtype_of<T>, where, [&](Symbol a) { return min(max(a, low), high); }, x.any())};
 }
 // a^exponent, as C's pow. A negative a with an exponent that is not whole gives NaN. The exponent 0 gives 1.
 template <FloatingElement T>
@@ -199,14 +237,14 @@ Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, Tensor<T> no, std::sourc
       "select", dtype_of<T>, where, [](Symbol c, Symbol y, Symbol n) { return select(c, y, n); }, condition, yes, no)};
 }
 template <Element T>
-Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, std::type_identity_t<T> no,
-                 std::source_location where = std::source_location::current()) {
+Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, Number no, std::source_location where = std::source_location::current()) {
+  detail::checked<T>(no, yes.any(), where, "select");
   return Tensor<T>{detail::titled_map(
       "select", dtype_of<T>, where, [no](Symbol c, Symbol y) { return select(c, y, no); }, condition, yes)};
 }
 template <Element T>
-Tensor<T> select(Tensor<bool> condition, std::type_identity_t<T> yes, Tensor<T> no,
-                 std::source_location where = std::source_location::current()) {
+Tensor<T> select(Tensor<bool> condition, Number yes, Tensor<T> no, std::source_location where = std::source_location::current()) {
+  detail::checked<T>(yes, no.any(), where, "select");
   return Tensor<T>{detail::titled_map(
       "select", dtype_of<T>, where, [yes](Symbol c, Symbol n) { return select(c, yes, n); }, condition, no)};
 }

@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -134,7 +135,7 @@ Tensor<T> drop(Tensor<T> x, AnyTensor u, double rate, Location where) {
 
 // Uniform in [low, high), new in every step and on every replica. Rounding may give `high` itself where `low` is not 0, and for bfloat16.
 template <FloatingElement T = float>
-Tensor<T> uniform(Graph& graph, const Shape& shape, T low = 0, T high = 1, const RandomOptions& options = {},
+Tensor<T> uniform(Graph& graph, const Shape& shape, std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1, const RandomOptions& options = {},
                   std::source_location where = std::source_location::current()) {
   const AnyTensor u = detail::random_node(graph, Distribution::uniform, {dtype_of<T>, shape}, options, where);
   return Tensor<T>{detail::scale_and_shift(u, high - low, low, dtype_of<T>, where)};
@@ -142,7 +143,7 @@ Tensor<T> uniform(Graph& graph, const Shape& shape, T low = 0, T high = 1, const
 
 // Normal with this mean and standard deviation, new in every step and on every replica.
 template <FloatingElement T = float>
-Tensor<T> normal(Graph& graph, const Shape& shape, T mean = 0, T stddev = 1, const RandomOptions& options = {},
+Tensor<T> normal(Graph& graph, const Shape& shape, std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1, const RandomOptions& options = {},
                  std::source_location where = std::source_location::current()) {
   const AnyTensor z = detail::random_node(graph, Distribution::normal, {dtype_of<T>, shape}, options, where);
   return Tensor<T>{detail::scale_and_shift(z, stddev, mean, dtype_of<T>, where)};

@@ -27,7 +27,7 @@ class Recomputed {
   template <class... A>
   auto operator()(A&&... arguments) const {
     constexpr bool knows_graph = (CarriesGraph<A> || ...);
-    static_assert(knows_graph, "the function made by rp::recompute(f) must be called with at least one rp::Tensor (or the ReplicaContext)");
+    static_assert(knows_graph, "replicator: the function made by rp::recompute(f) must be called with at least one rp::Tensor (or the ReplicaContext)");
     if constexpr (knows_graph) {
       Graph& graph = graph_of(arguments...);
       detail::NodeMarks marks = graph.marks();

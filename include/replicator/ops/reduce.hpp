@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
+#include <cstdint>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -16,7 +18,8 @@ struct Axes {
   bool keep = false;               // keep the reduced axes with extent 1
 
   Axes() = default;
-  Axes(std::int64_t axis) : axes{axis} {}  // NOLINT: implicit on purpose
+  template <std::integral Axis>
+  Axes(Axis axis) : axes{static_cast<std::int64_t>(axis)} {}  // NOLINT: implicit on purpose
   Axes(std::initializer_list<std::int64_t> list) : axes{list} {}
   // sum(x, rp::Axes{0, 2}.kept()). The constructor above takes no second argument, because {{0}, true} would read as two axes.
   Axes kept() const {
@@ -67,10 +70,11 @@ inline std::int64_t reduced_elements(const Shape& shape, std::span<const std::in
 }  // namespace detail
 
 // The sum over the axes (all by default), which disappear unless they are kept. The sum of no elements is 0. bfloat16 is added in
-// float32 and rounded once. Sums of int32 and int64 wrap around, and those of uint8 are cut to 8 bits. A sum of bool says whether
-// any element is true: cast first to count. Like all reductions it throws BuildError for an axis that does not exist or is named twice.
+// float32 and rounded once. Sums of int32 and int64 wrap around, and those of uint8 are cut to 8 bits. To count what is true, cast
+// it first; rp::max says whether any element is true. Like all reductions it throws BuildError for an axis that does not exist or is named twice.
 template <Element T>
 Tensor<T> sum(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
+  static_assert(!std::same_as<T, bool>, "replicator: a sum of bool is no number: rp::sum(rp::cast<float>(x)) counts, and rp::max(x) says whether any is true");
   return Tensor<T>{detail::reduce(ReduceKind::sum, x, axes, "sum", where)};
 }
 
@@ -92,6 +96,29 @@ Tensor<T> max(Tensor<T> x, const Axes& axes = {}, std::source_location where = s
 template <Element T>
 Tensor<T> min(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::reduce(ReduceKind::min, x, axes, "min", where)};
+}
+
+namespace detail {
+template <class>
+inline constexpr bool is_operand = false;
+template <class T>
+inline constexpr bool is_operand<Tensor<T>> = true;
+template <std::floating_point T>
+inline constexpr bool is_operand<T> = true;
+}  // namespace detail
+
+// Of two operands it is another function.
+template <Element T, class B>
+requires detail::is_operand<B>
+    Tensor<T> max(Tensor<T> x, B) {
+  static_assert(!std::same_as<B, B>, "replicator: rp::max reduces over axes: rp::maximum(a, b) takes the larger of two tensors, or of a tensor and a number");
+  return x;
+}
+template <Element T, class B>
+requires detail::is_operand<B>
+    Tensor<T> min(Tensor<T> x, B) {
+  static_assert(!std::same_as<B, B>, "replicator: rp::min reduces over axes: rp::minimum(a, b) takes the smaller of two tensors, or of a tensor and a number");
+  return x;
 }
 
 }  // namespace replicator

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -53,8 +54,8 @@ class Engine {
   virtual std::vector<std::string> variables() const = 0;
   virtual const VariableDeclaration& declaration(const std::string& name) const = 0;
   virtual const AnyArray& value(const std::string& name, int local_replica) const = 0;
-  // `where`: the line of the program.
-  virtual void set(const std::string& name, const AnyArray& value, Location where) = 0;
+  // For all replicas, or one of this host. `where`: the line of the program.
+  virtual void set(const std::string& name, const AnyArray& value, std::optional<int> local_replica, Location where) = 0;
 
   // For replicate(), not for engines: the lines (file, number) that gave all replicas the same input. The warning is printed
   // once for each.

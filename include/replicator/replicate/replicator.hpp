@@ -178,7 +178,8 @@ class Replicator {
   auto replicate(InputFn input_fn, StepFn step_fn, ReplicateOptions options = {}, std::source_location where = std::source_location::current()) {
     constexpr bool per_replica = std::is_invocable_v<InputFn&, const InputContext&>;
     constexpr bool per_host = !per_replica && std::is_invocable_v<InputFn&, const HostContext&>;
-    static_assert(per_replica || per_host, "replicator: input_fn must be callable with (const rp::InputContext&), or with (const rp::HostContext&)");
+    constexpr bool mistake_inside = detail::parameters_fit<InputFn, const InputContext&>() || detail::parameters_fit<InputFn, const HostContext&>();
+    static_assert(per_replica || per_host || mistake_inside, "replicator: input_fn must be callable with (const rp::InputContext&), or with (const rp::HostContext&)");
     if constexpr (per_replica) {
       using Range = std::remove_cvref_t<std::invoke_result_t<InputFn&, const InputContext&>>;
       data::require_input<Range>();
@@ -197,14 +198,14 @@ class Replicator {
 
   // The same for a step without input, which never ends: step_fn(ReplicaContext&).
   template <class StepFn>
-  requires std::is_invocable_v<StepFn&, ReplicaContext&>
-  auto replicate(StepFn step_fn, ReplicateOptions options = {}, std::source_location where = std::source_location::current()) {
+  requires(std::is_invocable_v<StepFn&, ReplicaContext&> || detail::parameters_fit<StepFn, ReplicaContext&>()) auto replicate(StepFn step_fn, ReplicateOptions options = {}, std::source_location where = std::source_location::current()) {
     const auto nothing = [](const InputContext& context) {
       context.same_on_all_replicas();
       return data::from_generator([](std::int64_t) { return Array<bool>{Shape{}}; });
     };
-    return replicate(
-        nothing, [step_fn = std::move(step_fn)](ReplicaContext& replica, Tensor<bool>) mutable { return step_fn(replica); }, options, where);
+    if constexpr (std::is_invocable_v<StepFn&, ReplicaContext&>)  // else an error in step_fn has been told of
+      return replicate(
+          nothing, [step_fn = std::move(step_fn)](ReplicaContext& replica, Tensor<bool>) mutable { return step_fn(replica); }, options, where);
   }
 
   // SHA-256 (hexadecimal) over all variables in the order of their names, to compare two runs. Every process calls it.
@@ -242,12 +243,22 @@ class Replicator {
   // BuildError on all processes, with the variable and the lines. digest() and save_checkpoint() compare it too. The
   // asynchronous regime compares nothing.
   void set(const std::string& name, const AnyArray& value, std::source_location where = std::source_location::current()) {
-    detail::at_line("set", where, [&] { engine_->set(name, value, where); });
+    detail::at_line("set", where, [&] { engine_->set(name, value, {}, where); });
+  }
+  template <Element T>
+  void set(const std::string& name, const Array<T>& value, std::source_location where = std::source_location::current()) {
+    set(name, value.any(), where);
+  }
+  // Sets a replica-local variable of this host's replica `local`, which value(name, local) reads. The host then computes something
+  // for each replica from its results, such as advantages. Throws BuildError too for a mirrored variable, and in an elastic job.
+  template <Element T>
+  void set(const std::string& name, const Array<T>& value, int local, std::source_location where = std::source_location::current()) {
+    detail::at_line("set", where, [&] { engine_->set(name, value.any(), local, where); });
   }
   // The same for a variable of one element: repl.set("learning_rate", 0.01). The number is converted to its type. Throws
   // BuildError too if it does not fit: floating types round, and an integer takes whole numbers within its bounds.
   void set(const std::string& name, Number value, std::source_location where = std::source_location::current()) {
-    detail::at_line("set", where, [&] { engine_->set(name, detail::array_of(value, engine_->declaration(name)), where); });
+    detail::at_line("set", where, [&] { engine_->set(name, detail::array_of(value, engine_->declaration(name)), {}, where); });
   }
 
  private:

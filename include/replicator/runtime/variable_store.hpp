@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -139,14 +140,20 @@ class VariableStore {
   // The number of copies on this host.
   int copies(const std::string& name) const { return static_cast<int>(entry(name).values.size()); }
 
-  // Sets every copy. Throws BuildError if the type differs, the name is unknown, or the array has no memory.
-  void set(const std::string& name, const AnyArray& array) {
+  // Sets every copy, or one. Throws BuildError if the type differs, the name is unknown, the array has no memory, or one copy of a
+  // mirrored variable is asked for.
+  void set(const std::string& name, const AnyArray& array, std::optional<int> copy = {}) {
     auto& target = entry(name);
     if (array.type() != target.declaration.type)
       throw BuildError{"\"" + name + "\" is " + target.declaration.type.text() + " (declared at " + target.declaration.where.text() +
                        "), but the value given is " + array.type().text() + ": give one of the variable's type"};
     if (array.empty()) refuse_without_memory("the value given for \"" + name + "\"");
-    for (auto& value : target.values) std::memcpy(value.overwrite().data(), array.data(), array.size_bytes());
+    if (copy && target.declaration.kind == VariableKind::mirrored)
+      throw BuildError{"\"" + name + "\" is mirrored (declared at " + target.declaration.where.text() +
+                       "), so all replicas have one value: set it without a replica, or declare it replica_local"};
+    if (copy) (void)at(name, *copy);
+    for (std::size_t i = 0; i < target.values.size(); ++i)
+      if (!copy || i == static_cast<std::size_t>(*copy)) std::memcpy(target.values[i].overwrite().data(), array.data(), array.size_bytes());
   }
 
   // Gives these values memory on a device too: one block for all that have none there. Throws DeviceError if the device
@@ -187,12 +194,16 @@ class VariableStore {
                        (entries_.empty() ? std::string{": replicate() declares the variables of its step function, so call it first"} : meant(name))};
     return found->second;
   }
-  // ": was "fc.weight" meant?", if there is a similar name.
+  // ": was "fc.weight" meant?", or ": there are "b" and "w"" where no name is similar.
   std::string meant(const std::string& typed) const {
     std::vector<std::string_view> names;
     for (const auto& [name, entry] : entries_) names.push_back(name);
     const auto nearest = nearest_word(typed, names);
-    return nearest.empty() ? std::string{} : ": was \"" + std::string{nearest} + "\" meant?";
+    if (!nearest.empty()) return ": was \"" + std::string{nearest} + "\" meant?";
+    constexpr std::size_t most = 8;
+    std::string text = ": there " + std::string{names.size() == 1 ? "is" : "are"};
+    for (std::size_t i = 0; i < std::min(most, names.size()); ++i) text += (i == 0 ? " \"" : ", \"") + std::string{names[i]} + "\"";
+    return names.size() <= most ? text : text + " and " + std::to_string(names.size() - most) + " others";
   }
 
   std::uint64_t seed_;

@@ -272,9 +272,13 @@ class AveragingOptimizer {
   template <FloatingElement T>
   void minimize(ReplicaContext& replica, Tensor<T> loss, const std::vector<Variable<T>>& variables,
                 std::source_location where = std::source_location::current()) const {
+    constexpr bool applies = AppliesGradients<Optimizer, T>;
+    static_assert(applies,
+                  "replicator: an optimizer needs `void apply_gradients(rp::ReplicaContext&, const std::vector<rp::Variable<T>>& variables, "
+                  "const std::vector<rp::Tensor<T>>& gradients, std::source_location where) const`");
     require_trainable(replica, variables, "minimize", where);
     detail::note_minimised(replica, variables, where);
-    apply_gradients(replica, variables, variable_gradients(loss, variables, where), where);
+    if constexpr (applies) apply_gradients(replica, variables, variable_gradients(loss, variables, where), where);
   }
 
  private:

@@ -66,7 +66,7 @@ class Sharded {
 template <class Optimizer>
 auto sharded(Optimizer optimizer, ShardedOptions options = {}) {
   static_assert(UpdatesElements<Optimizer>,
-                "nn::sharded takes sgd, adam, adamw or rmsprop: an optimizer that updates each element by itself (update_elements); norms of "
+                "replicator: nn::sharded takes sgd, adam, adamw or rmsprop: an optimizer that updates each element by itself (update_elements); norms of "
                 "whole variables or gradients are not known to a replica that has a part");
   if constexpr (UpdatesElements<Optimizer>) return Sharded<Optimizer>{std::move(optimizer), options};
   else return optimizer;

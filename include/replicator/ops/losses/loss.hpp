@@ -116,7 +116,8 @@ Tensor<T> log_sum_exp(Tensor<T> x, std::int64_t axis = -1, std::source_location 
 
 struct CrossEntropyOptions {
   double label_smoothing = 0;  // this part of the target is spread evenly over all classes (Szegedy et al., 2016)
-  // An example with this label has loss 0 and no gradient. The mean over the others is sum(loss) / sum(label != ignored).
+  // An example with this label has loss 0 and no gradient. The mean over the others is
+  // sum(loss) / sum(cast<float>(label != ignored)).
   std::optional<std::int64_t> ignored = {};
 };
 

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+// EXPECT: w.assign(x) gives a variable the value x
+#include <replicator/resolve/variable.hpp>
+
+void step(replicator::Variable<float> w) { w += 1.0f; }
