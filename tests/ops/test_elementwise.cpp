@@ -140,6 +140,8 @@ TEST_CASE("a number with a point, or one that is too large, is refused beside in
   CHECK_THROWS_WITH(labels % 2.0, Contains("operator% at ") && Contains(floating));
   CHECK_THROWS_WITH(maximum(labels, 0.5), Contains("maximum at ") && Contains(floating));
   CHECK_THROWS_WITH(minimum(labels, 0.5), Contains("minimum at ") && Contains(floating));
+  CHECK_THROWS_WITH(clamp(labels, 0, 2.5), Contains("clamp at ") && Contains(floating));
+  CHECK_THROWS_WITH(clamp(pixels, 0, 300), Contains("clamp at ") && Contains("which uint8 cannot hold"));
   CHECK_THROWS_WITH(select(seen, labels, 0.5), Contains("select at ") && Contains(floating));
   CHECK_THROWS_WITH(select(seen, 0.5, labels), Contains("select at ") && Contains(floating));
   auto sum = labels;
@@ -148,6 +150,7 @@ TEST_CASE("a number with a point, or one that is too large, is refused beside in
   CHECK_THROWS_WITH(halves(), Contains("map at test_elementwise.cpp:") && Contains("the functor works on int32, and has the number 0.5, " + floating));
   CHECK_NOTHROW(labels * 2 + (ids + 3000000000).shape()[0]);
   CHECK_NOTHROW(pixels & ~1);
+  CHECK_NOTHROW(map([](auto label) { return round(label & 0xffff0000u); }, labels));
   CHECK_NOTHROW(seen == true);
 }
 

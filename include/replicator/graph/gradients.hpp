@@ -196,7 +196,7 @@ void warn_of_unused(AnyTensor y, AnyTensor x, Location where) {
     if (const auto* input = graph.node(i).get<Input>(); of_x[i] && of_y[i] && input && input->source == Input::Source::element) {
       std::fprintf(stderr,
                    "replicator: the gradient at %s is 0: what is differentiated does not depend on the tensor made at %s, though both are computed from the same "
-                   "input. Compute the one from the other\n",
+                   "input. Compute the one from the other, unless 0 is what you mean\n",
                    where.text().c_str(), own.where.text().c_str());
       return;
     }

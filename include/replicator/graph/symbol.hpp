@@ -18,9 +18,8 @@ class Symbol {
   std::uint16_t index() const { return index_; }
   // A constant in the same expression. Throws BuildError where the expression is one of integers, and this is none.
   Symbol number(Number value) const {
-    if (const DType compute = expression_->compute; !is_floating(compute) && !(value.is_whole() && (compute == DType::int64 || value.fits<std::int32_t>())))
-      throw BuildError{"the functor works on " + std::string{name_of(compute)} + ", and has the number " + detail::unfit_number(value, compute)};
-    return {*expression_, expression_->constant(value)};
+    if (expression_->compute == DType::int32 && !value.fits<std::int32_t>()) refuse(value);
+    return word(value);
   }
 
   // A branch on a value cannot be recorded.
@@ -59,25 +58,25 @@ class Symbol {
   friend Symbol operator>>(Symbol a, Symbol b) { return a.bits(">>", detail::ScalarOp::shift_right, b); }
   friend Symbol operator~(Symbol a) { return a.bits("~", detail::ScalarOp::bit_exclusive_or, a.number(-1)); }
 
-#define REPLICATOR_SCALAR_ON_EITHER_SIDE(op)                                 \
-  friend Symbol operator op(Symbol a, Number b) { return a op a.number(b); } \
-  friend Symbol operator op(Number a, Symbol b) { return b.number(a) op b; }
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(+)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(-)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(*)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(/)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(%)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(&)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(|)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(^)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(<<)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(>>)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(<)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(<=)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(>)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(>=)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(==)
-  REPLICATOR_SCALAR_ON_EITHER_SIDE(!=)
+#define REPLICATOR_SCALAR_ON_EITHER_SIDE(op, symbol_of)                         \
+  friend Symbol operator op(Symbol a, Number b) { return a op a.symbol_of(b); } \
+  friend Symbol operator op(Number a, Symbol b) { return b.symbol_of(a) op b; }
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(+, number)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(-, number)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(*, number)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(/, number)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(%, number)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(&, word)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(|, word)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(^, word)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(<<, word)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(>>, word)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(<, number)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(<=, number)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(>, number)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(>=, number)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(==, number)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(!=, number)
 #undef REPLICATOR_SCALAR_ON_EITHER_SIDE
 
   friend Symbol abs(Symbol a) { return a.with(detail::ScalarOp::absolute); }
@@ -93,6 +92,7 @@ class Symbol {
   friend Symbol ceil(Symbol a) { return -floor(-a); }
   // The nearest whole number. Of two it is the even one.
   friend Symbol round(Symbol a) {
+    if (!is_floating(a.expression_->compute)) return a;
     const Symbol below = floor(a), part = a - below, half = a.number(0.5);
     const Symbol up = part > half || (part == half && below != 2 * floor(below * half));
     return below + select(up, 1, a.number(0));
@@ -120,6 +120,15 @@ class Symbol {
   void require_integers(const char* what, const char* mend) const {
     if (is_floating(expression_->compute))
       throw BuildError{std::string{what} + " takes integers, but the functor works on " + std::string{name_of(expression_->compute)} + ": " + mend};
+  }
+  // The same for an operation on bits, which takes the low ones of any integer.
+  Symbol word(Number value) const {
+    if (!is_floating(expression_->compute) && !value.is_whole()) refuse(value);
+    return {*expression_, expression_->constant(value)};
+  }
+  [[noreturn]] void refuse(Number value) const {
+    const DType compute = expression_->compute;
+    throw BuildError{"the functor works on " + std::string{name_of(compute)} + ", and has the number " + detail::unfit_number(value, compute)};
   }
   Symbol bits(const char* what, detail::ScalarOp op, Symbol b) const {
     require_integers(what, "cast the tensors to int32 or int64 first");

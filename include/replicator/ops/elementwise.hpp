@@ -215,7 +215,8 @@ Tensor<T> maximum(Tensor<T> a, Number b, std::source_location where = std::sourc
 }
 // x, or the nearer of `low` and `high` where it is less or more. A NaN stays. Where x is taken, it receives the gradient.
 template <Element T>
-Tensor<T> clamp(Tensor<T> x, std::type_identity_t<T> low, std::type_identity_t<T> high, std::source_location where = std::source_location::current()) {
+Tensor<T> clamp(Tensor<T> x, Number low, Number high, std::source_location where = std::source_location::current()) {
+  for (const Number bound : {low, high}) detail::checked<T>(bound, x.any(), where, "clamp");
   return Tensor<T>{detail::titled_map(
       "clamp", dtype_of<T>, where, [&](Symbol a) { return min(max(a, low), high); }, x.any())};
 }
