@@ -229,7 +229,6 @@ constexpr void refuse_array() {
 }
 }  // namespace detail
 
-// Nothing is cast implicitly.
 #define REPLICATOR_REFUSE(op, Result)                                                                     \
   template <class A, detail::DifferentTypes<A> B>                                                         \
   Result operator op(Tensor<A> a, Tensor<B>) { return detail::refuse_types<A, B>(), Result{a.any()}; }    \
@@ -237,6 +236,7 @@ constexpr void refuse_array() {
   Result operator op(Tensor<A> a, const Array<B>&) { return detail::refuse_array<B>(), Result{a.any()}; } \
   template <class B, class A>                                                                             \
   Result operator op(const Array<B>&, Tensor<A> a) { return detail::refuse_array<B>(), Result{a.any()}; }
+// Nothing is cast implicitly: operands of two types, and arrays, are refused by a sentence of the compiler.
 REPLICATOR_REFUSE(+, Tensor<A>)
 REPLICATOR_REFUSE(-, Tensor<A>)
 REPLICATOR_REFUSE(*, Tensor<A>)

@@ -92,6 +92,7 @@ constexpr void refuse_captured() {
   Symbol operator op(Symbol a, const Tensor<T>&) { return detail::refuse_captured<T>(), a; } \
   template <class T>                                                                         \
   Symbol operator op(const Tensor<T>&, Symbol a) { return detail::refuse_captured<T>(), a; }
+// A tensor that a functor of rp::map captures is refused by a sentence of the compiler.
 REPLICATOR_REFUSE(+)
 REPLICATOR_REFUSE(-)
 REPLICATOR_REFUSE(*)
