@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -253,7 +252,7 @@ TEST_CASE("queries in groups share keys and values, whose gradients are the sums
 
 TEST_CASE("dropout in attention without stored weights drops the same weights as its parts") {
   if (!has_tiles()) return;
-  const Sizes sizes = GENERATE(values<Sizes>({{{3}, 7, 7, 8, 8, true}, {{2}, 65, 65, 8, 4, true}, {{1, 2}, 200, 200, 4, 4, true}, {{1, 2}, 300, 300, 4, 4, false}, {{2}, 5, 200, 8, 8, false}, {{2, 2}, 65, 67, 8, 8, false}}));
+  const Sizes sizes = GENERATE(values<Sizes>({{{3}, 7, 7, 8, 8, true}, {{2}, 65, 65, 8, 4, true}, {{1, 2}, 300, 300, 4, 4, true}, {{2}, 5, 200, 8, 8, false}, {{2, 2}, 65, 67, 8, 8, false}}));
   CAPTURE(sizes.batch.text(), sizes.queries, sizes.keys, sizes.causal);
   const auto inputs = random_inputs(sizes);
   const bool masked = GENERATE(false, true);
@@ -263,19 +262,6 @@ TEST_CASE("dropout in attention without stored weights drops the same weights as
   check_close(found, attended<float>(inputs, options, mask, {.kind = {}}), 1e-4);
   if (sizes.keys < 100) check_close(attended<float>(inputs, options, mask, {.second = true}), attended<float>(inputs, options, mask, {.second = true, .kind = {}}), 1e-3);
   if (!masked) CHECK(largest_difference(found[0], attended<float>(inputs, {.causal = sizes.causal})[0]) > 0.01);
-}
-
-TEST_CASE("dropout in long causal attention drops the same weights forward and backward, on every path") {
-  // y = W v, and the gradient by v in the direction d is W^T d. So sum(y d) = sum(v W^T d) where both have the same W.
-  const auto inputs = random_inputs({{2}, 600, 600, 4, 4, true});
-  const auto product = [](const AnyArray& a, const Array<double>& b) {
-    const auto values = doubles(a);
-    return std::inner_product(values.begin(), values.end(), b.begin(), 0.0);
-  };
-  const auto check = [&](const std::vector<AnyArray>& found) { CHECK(product(found[0], inputs[3]) == Approx(product(found[3], inputs[2])).epsilon(1e-4)); };
-  check(attended<double>(inputs, {.causal = true, .dropout = 0.5}));
-  check(attended<float>(inputs, {.causal = true, .dropout = 0.5}, {}, {.kind = {}}));
-  if (has_tiles()) check(attended<float>(inputs, {.causal = true, .dropout = 0.5}));
 }
 
 TEST_CASE("attention in float32 is one node with a mask, dropout, and shared heads of keys and values") {

@@ -88,41 +88,47 @@ Tensor<T> cut(Tensor<T> x, std::int64_t axis, std::int64_t begin, std::int64_t e
   return broadcast || (begin == 0 && end == x.shape()[axis]) ? x : slice_axis(x, axis, begin, end, where);
 }
 
-// The attention of those queries. `trace_index` is that of the random numbers.
+// What attention draws of T. Absent without dropout.
 template <FloatingElement T>
-Tensor<T> attend(Tensor<T> q, Tensor<T> k, Tensor<T> v, std::int64_t first, const AttentionOptions& options, std::uint32_t trace_index, std::source_location where) {
+using AttentionNumbers = std::optional<Tensor<std::conditional_t<std::is_same_v<T, double>, double, float>>>;
+
+// The attention of those queries. `numbers` are those of their weights.
+template <FloatingElement T>
+Tensor<T> attend(Tensor<T> q, Tensor<T> k, Tensor<T> v, std::int64_t first, const AttentionOptions& options, const AttentionNumbers<T>& numbers,
+                 std::source_location where) {
   Tensor<T> weights = softmax(attention_products(q, k, first, options, where), -1, where);
   if (options.mask) weights = where_seen(weights, 0, first, options, where);  // NaN where a query sees no key
-  if (options.dropout > 0) {
-    using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;
-    const Tensor<Number> numbers{compute(q.graph(), attention_dropout(dtype_of<T>, weights.shape(), trace_index), {}, where)};
-    weights = drop(weights, cut(numbers, -1, 0, k.shape()[-2], where).any(), options.dropout, where);
-  }
+  if (numbers) weights = drop(weights, cut(*numbers, -1, 0, k.shape()[-2], where).any(), options.dropout, where);
   return matmul(weights, v, where);
 }
 
-// Causal attention in blocks of queries. The keys of a block are the first ones of the next block's. Each block draws numbers of its
-// own: a trace has fewer than 2^20 nodes, so the indices of blocks are free.
+// Causal attention in blocks of queries. The keys of a block are the first ones of the next block's.
 template <FloatingElement T>
-Tensor<T> attend_in_blocks(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options, std::uint32_t trace_index, std::source_location where) {
+Tensor<T> attend_in_blocks(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options, const AttentionNumbers<T>& numbers, std::source_location where) {
   const std::int64_t queries = q.shape()[-2], count = (queries + causal_block - 1) / causal_block;
   std::vector<Tensor<T>> blocks;
   for (std::int64_t i = count; i-- > 0;) {
     const std::int64_t first = queries * i / count, end = queries * (i + 1) / count;
     AttentionOptions block = options;
+    AttentionNumbers<T> own = numbers;
     if (block.mask) block.mask = cut(cut(*block.mask, -2, first, end, where), -1, 0, end, where);
-    const auto own_index = trace_index + (static_cast<std::uint32_t>(i) << 20);
-    blocks.insert(blocks.begin(), attend(slice_axis(q, -2, first, end, where), k, v, first, block, own_index, where));
+    if (own) own = cut(*own, -2, first, end, where);
+    blocks.insert(blocks.begin(), attend(slice_axis(q, -2, first, end, where), k, v, first, block, own, where));
     if (i > 0) k = slice_axis(k, -2, 0, first, where), v = slice_axis(v, -2, 0, first, where);
   }
   return concat(blocks, -2, where);
 }
 
-// Attention in terms of other operations.
+// Attention in terms of other operations. The numbers of its dropout have this trace index.
 template <FloatingElement T>
 Tensor<T> attend_in_parts(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options, std::uint32_t trace_index, std::source_location where) {
-  if (options.causal && q.shape()[-2] > causal_block) return attend_in_blocks(q, k, v, options, trace_index, where);
-  return attend(q, k, v, 0, options, trace_index, where);
+  AttentionNumbers<T> numbers;
+  if (options.dropout > 0) {
+    const auto random = attention_dropout(dtype_of<T>, *attention_weights(q.shape(), k.shape()), trace_index);
+    numbers.emplace(compute(q.graph(), random, {}, where));
+  }
+  if (options.causal && q.shape()[-2] > causal_block) return attend_in_blocks(q, k, v, options, numbers, where);
+  return attend(q, k, v, 0, options, numbers, where);
 }
 
 // Attention in float32 as one node. Inputs: q [.., T, D], k [.., S, D], v [.., S, E], and perhaps a mask that broadcasts to
