@@ -80,10 +80,10 @@ struct AttentionWalk {
     const std::byte* const own_mask = masks.empty() ? nullptr : launch.inputs[mask] + masks[static_cast<std::size_t>(head)];
     const AttentionDropout dropout{first_block(launch.context, launch.context.replica, op.trace_index), philox_key(launch.context),
                                    AttentionDropout::threshold_of(op.dropout), static_cast<float>(1 / (1 - op.dropout))};
-    const std::int64_t numbers = (keys + 3) / 4 * 4;  // of a row, as attention_dropout has them
+    const std::int64_t numbers = numbers_for_keys(keys);
     AttentionBits seen, kept;
     const auto draw = [&](std::int64_t first_key) {
-      if (op.dropout > 0) loops->draw_kept(dropout, (head * queries + first) * numbers + first_key, numbers, vectors(rows(first)), kept);
+      if (op.dropout > 0) draw_kept(dropout, (head * queries + first) * numbers + first_key, numbers, vectors(rows(first)), kept);
     };
     const auto see = [&](AttentionPart part, bool diagonal) {
       const std::int64_t query = first + part.first_vector * tile_group, left = first + rows(first) - query;

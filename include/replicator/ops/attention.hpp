@@ -49,11 +49,13 @@ inline std::optional<Shape> attention_weights(Shape queries, Shape keys) {
   return broadcast(queries, keys);
 }
 
-// Dropout of weights of this shape draws a number for each. Rows are drawn with a multiple of four numbers, the first of which count.
-// A row then begins with a block of the generator, and the kernels draw the numbers of a tile alone.
-inline Random attention_dropout(DType weights, Shape shape, std::uint32_t trace_index) {
-  shape[-1] = (shape[-1] + 3) / 4 * 4;
-  return {Distribution::uniform, {compute_type(weights), shape}, trace_index};
+// Dropout of Attention draws so many numbers for a query. It is a multiple of four, and numbers beyond the keys are not used: a row
+// then begins with a block of the generator, and the kernels draw the numbers of a tile alone.
+inline std::int64_t numbers_for_keys(std::int64_t keys) { return (keys + 3) / 4 * 4; }
+// The numbers for weights of this shape.
+inline Random attention_dropout(Shape weights, std::uint32_t trace_index) {
+  weights[-1] = numbers_for_keys(weights[-1]);
+  return {Distribution::uniform, {DType::float32, weights}, trace_index};
 }
 
 // x [.., T, S] where the queries `first` to first + T of a sequence see the keys, and `otherwise` elsewhere.
@@ -88,29 +90,28 @@ Tensor<T> cut(Tensor<T> x, std::int64_t axis, std::int64_t begin, std::int64_t e
   return broadcast || (begin == 0 && end == x.shape()[axis]) ? x : slice_axis(x, axis, begin, end, where);
 }
 
-// What attention draws of T. Absent without dropout.
-template <FloatingElement T>
-using AttentionNumbers = std::optional<Tensor<std::conditional_t<std::is_same_v<T, double>, double, float>>>;
+// The numbers that decide which weights are dropped. Absent: they are drawn where they are needed.
+using DropoutNumbers = std::optional<Tensor<float>>;
 
-// The attention of those queries. `numbers` are those of their weights.
+// The attention of those queries.
 template <FloatingElement T>
-Tensor<T> attend(Tensor<T> q, Tensor<T> k, Tensor<T> v, std::int64_t first, const AttentionOptions& options, const AttentionNumbers<T>& numbers,
+Tensor<T> attend(Tensor<T> q, Tensor<T> k, Tensor<T> v, std::int64_t first, const AttentionOptions& options, const DropoutNumbers& numbers,
                  std::source_location where) {
   Tensor<T> weights = softmax(attention_products(q, k, first, options, where), -1, where);
   if (options.mask) weights = where_seen(weights, 0, first, options, where);  // NaN where a query sees no key
-  if (numbers) weights = drop(weights, cut(*numbers, -1, 0, k.shape()[-2], where).any(), options.dropout, where);
+  weights = numbers ? drop(weights, cut(*numbers, -1, 0, k.shape()[-2], where).any(), options.dropout, where) : dropout(weights, options.dropout, where);
   return matmul(weights, v, where);
 }
 
 // Causal attention in blocks of queries. The keys of a block are the first ones of the next block's.
 template <FloatingElement T>
-Tensor<T> attend_in_blocks(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options, const AttentionNumbers<T>& numbers, std::source_location where) {
+Tensor<T> attend_in_blocks(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options, const DropoutNumbers& numbers, std::source_location where) {
   const std::int64_t queries = q.shape()[-2], count = (queries + causal_block - 1) / causal_block;
   std::vector<Tensor<T>> blocks;
   for (std::int64_t i = count; i-- > 0;) {
     const std::int64_t first = queries * i / count, end = queries * (i + 1) / count;
     AttentionOptions block = options;
-    AttentionNumbers<T> own = numbers;
+    DropoutNumbers own = numbers;
     if (block.mask) block.mask = cut(cut(*block.mask, -2, first, end, where), -1, 0, end, where);
     if (own) own = cut(*own, -2, first, end, where);
     blocks.insert(blocks.begin(), attend(slice_axis(q, -2, first, end, where), k, v, first, block, own, where));
@@ -119,14 +120,9 @@ Tensor<T> attend_in_blocks(Tensor<T> q, Tensor<T> k, Tensor<T> v, const Attentio
   return concat(blocks, -2, where);
 }
 
-// Attention in terms of other operations. The numbers of its dropout have this trace index.
+// Attention in terms of other operations.
 template <FloatingElement T>
-Tensor<T> attend_in_parts(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options, std::uint32_t trace_index, std::source_location where) {
-  AttentionNumbers<T> numbers;
-  if (options.dropout > 0) {
-    const auto random = attention_dropout(dtype_of<T>, *attention_weights(q.shape(), k.shape()), trace_index);
-    numbers.emplace(compute(q.graph(), random, {}, where));
-  }
+Tensor<T> attend_in_parts(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options, const DropoutNumbers& numbers, std::source_location where) {
   if (options.causal && q.shape()[-2] > causal_block) return attend_in_blocks(q, k, v, options, numbers, where);
   return attend(q, k, v, 0, options, numbers, where);
 }
@@ -207,11 +203,13 @@ inline AttentionOptions options_of(const Attention& op, std::span<const AnyTenso
   if (!masks.empty()) options.mask = Tensor<bool>{masks[0]};
   return options;
 }
-// The parts of attention of q, k, v.
+// The parts of attention of q, k, v. They drop the weights that the kernels drop.
 template <class = void>
 AnyTensor parts_of(const Attention& op, std::span<const AnyTensor> in, std::span<const AnyTensor> masks, Location where) {
   const PartsScope scope{in[0].graph(), where};
-  return attend_in_parts(Tensor<float>{in[0]}, Tensor<float>{in[1]}, Tensor<float>{in[2]}, options_of(op, masks), op.trace_index, std::source_location::current());
+  DropoutNumbers numbers;
+  if (op.dropout > 0) numbers.emplace(compute(in[0].graph(), attention_dropout(*attention_weights(in[0].shape(), in[1].shape()), op.trace_index), {}, where));
+  return attend_in_parts(Tensor<float>{in[0]}, Tensor<float>{in[1]}, Tensor<float>{in[2]}, options_of(op, masks), numbers, std::source_location::current());
 }
 // The parts of its gradient by q, k, v, where the gradient of its result is dy. They must be renamed.
 template <class = void>
@@ -265,7 +263,7 @@ bool is_one_node(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& 
   if (q.shape().elements() == 0 || k.shape().elements() == 0 || v.shape().elements() == 0) return false;
   const Shape heads = batch_axes(q.shape()), weights = *attention_weights(q.shape(), k.shape());
   return batch_axes(k.shape()) == batch_axes(v.shape()) && batch_axes(weights) == heads &&
-         (options.dropout == 0 || attention_dropout(DType::float32, weights, 0).type.shape.elements() < most_random_numbers);
+         (options.dropout == 0 || attention_dropout(weights, 0).type.shape.elements() < most_random_numbers);
 }
 
 }  // namespace detail
@@ -300,8 +298,8 @@ Tensor<T> attention(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOption
       refuse("a mask " + options.mask->any().type().text() + " does not broadcast to their products " + TensorType{dtype_of<T>, *products}.text() +
              (products->rank() == 4 && mask == Shape{(*products)[0], (*products)[3]} ? "; rp::reshape it to " + Shape{mask[0], 1, 1, mask[1]}.text() : ""));
   }
+  if (!detail::is_one_node(q, k, v, options)) return detail::attend_in_parts(q, k, v, options, {}, where);
   const auto trace_index = options.dropout > 0 ? static_cast<std::uint32_t>(q.graph().nodes().size()) : 0;
-  if (!detail::is_one_node(q, k, v, options)) return detail::attend_in_parts(q, k, v, options, trace_index, where);
   std::vector<AnyTensor> operands{q, k, v};
   if (options.mask) operands.push_back(*options.mask);
   const detail::Attention op{options.causal, detail::attention_scale(options, q.shape()), options.dropout, trace_index};

@@ -121,14 +121,9 @@ template <bool inverse>
   return lanes[0];
 }
 
-[[REPLICATOR_AVX2, gnu::flatten]] inline void draw_kept(const AttentionDropout& dropout, std::int64_t first, std::int64_t row_step,
-                                                        std::int64_t vectors, AttentionBits& bits) {
-  cpu::draw_kept(dropout, first, row_step, vectors, bits);
-}
-
 }  // namespace avx2
 
-inline constexpr AttentionLoops attention_avx2{&multiply_small_avx2, &avx2::weigh, &avx2::weigh_back, &avx2::scale_rows<false>, &avx2::scale_rows<true>, &avx2::dot, &avx2::draw_kept};
+inline constexpr AttentionLoops attention_avx2{&multiply_small_avx2, &avx2::weigh, &avx2::weigh_back, &avx2::scale_rows<false>, &avx2::scale_rows<true>, &avx2::dot};
 
 }  // namespace replicator::detail::cpu
 

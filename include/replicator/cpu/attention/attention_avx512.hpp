@@ -112,14 +112,9 @@ template <bool inverse>
   return lanes[0];
 }
 
-[[REPLICATOR_AVX512, gnu::flatten]] inline void draw_kept(const AttentionDropout& dropout, std::int64_t first, std::int64_t row_step,
-                                                          std::int64_t vectors, AttentionBits& bits) {
-  cpu::draw_kept(dropout, first, row_step, vectors, bits);
-}
-
 }  // namespace avx512
 
-inline constexpr AttentionLoops attention_avx512{&multiply_small_avx512, &avx512::weigh, &avx512::weigh_back, &avx512::scale_rows<false>, &avx512::scale_rows<true>, &avx512::dot, &avx512::draw_kept};
+inline constexpr AttentionLoops attention_avx512{&multiply_small_avx512, &avx512::weigh, &avx512::weigh_back, &avx512::scale_rows<false>, &avx512::scale_rows<true>, &avx512::dot};
 
 }  // namespace replicator::detail::cpu
 

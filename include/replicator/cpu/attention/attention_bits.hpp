@@ -3,13 +3,13 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include <replicator/core/philox.hpp>
+#include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/philox_tile.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 
@@ -61,7 +61,7 @@ struct AttentionDropout {
 
 // Draws for `vectors` vectors of queries. `first` is the place of the first number, and `row_step` is the distance between rows. Both
 // are multiples of four, because the generator makes blocks of four numbers.
-[[gnu::always_inline]] inline void draw_kept(const AttentionDropout& dropout, std::int64_t first, std::int64_t row_step, std::int64_t vectors, AttentionBits& bits) {
+[[REPLICATOR_AVX2]] inline void draw_kept(const AttentionDropout& dropout, std::int64_t first, std::int64_t row_step, std::int64_t vectors, AttentionBits& bits) {
   const detail::PhiloxTile make_words = detail::philox_tile();
   for (std::int64_t v = 0; v < vectors; ++v) {
     std::array<std::array<std::uint16_t, detail::philox_lanes>, 4> kept{};

@@ -29,7 +29,6 @@ struct AttentionLoops {
   void (*scale_rows)(float* rows, const float* factors, std::int64_t count, std::int64_t columns);   // rows[i] *= factors[i]
   void (*divide_rows)(float* rows, const float* factors, std::int64_t count, std::int64_t columns);  // rows[i] *= 1 / factors[i]
   float (*dot)(const float* a, const float* b, std::int64_t count);                                  // the sum of a[i] b[i]
-  void (*draw_kept)(const AttentionDropout& dropout, std::int64_t first, std::int64_t row_step, std::int64_t vectors, AttentionBits& bits);
 };
 
 }  // namespace replicator::detail::cpu
