@@ -51,24 +51,19 @@ Benchmark softmax(std::int64_t rows, std::int64_t columns) {
 Benchmark attention(const rp::Shape& shape, bool causal, double dropout = 0) {
   return {{shape, shape, shape}, [=](const Tensors& in) { return rp::attention(in[0], in[1], in[2], {.causal = causal, .dropout = dropout}); }, {}, dropout > 0};
 }
-// Two sequences, of which the second one is half padding: [2, 4, 1024, 64].
-Benchmark padded_attention() {
+// [2, 4, 1024, 64]; seen(i) is element i of the mask.
+Benchmark masked_attention(const rp::Shape& mask, bool (*seen)(std::int64_t i)) {
   const rp::Shape shape{2, 4, 1024, 64};
-  return {{shape, shape, shape}, [](const Tensors& in) {
-            rp::Array<bool> seen{{2, 1, 1, 1024}};
-            for (std::int64_t i = 0; i < seen.size(); ++i) seen[i] = i < 1024 + 512;
-            return rp::attention(in[0], in[1], in[2], {.mask = rp::constant(in[0].graph(), seen)});
+  return {{shape, shape, shape}, [=](const Tensors& in) {
+            rp::Array<bool> values{mask};
+            for (std::int64_t i = 0; i < values.size(); ++i) values[i] = seen(i);
+            return rp::attention(in[0], in[1], in[2], {.mask = rp::constant(in[0].graph(), values)});
           }};
 }
+// The second half of the second sequence is padding.
+bool is_no_padding(std::int64_t i) { return i < 1024 + 512; }
 // A query sees itself and the 255 places before it.
-Benchmark windowed_attention() {
-  const rp::Shape shape{2, 4, 1024, 64};
-  return {{shape, shape, shape}, [](const Tensors& in) {
-            rp::Array<bool> seen{{1024, 1024}};
-            for (std::int64_t i = 0; i < seen.size(); ++i) seen[i] = i % 1024 <= i / 1024 && i % 1024 > i / 1024 - 256;
-            return rp::attention(in[0], in[1], in[2], {.mask = rp::constant(in[0].graph(), seen)});
-          }};
-}
+bool is_in_window(std::int64_t i) { return i % 1024 <= i / 1024 && i % 1024 > i / 1024 - 256; }
 // Four heads of queries share a head of keys and values.
 Benchmark grouped_attention() {
   return {{{2, 2, 4, 1024, 64}, {2, 2, 1, 1024, 64}, {2, 2, 1, 1024, 64}}, [](const Tensors& in) { return rp::attention(in[0], in[1], in[2], {.causal = true}); }};
@@ -95,8 +90,8 @@ const std::map<std::string, Benchmark>& benchmarks() {
       {"attention_257_causal", attention({8, 3, 257, 64}, true)},
       {"attention_1024_causal", attention({2, 4, 1024, 64}, true)},
       {"attention_1024_dropout", attention({2, 4, 1024, 64}, true, 0.1)},
-      {"attention_1024_padded", padded_attention()},
-      {"attention_1024_window", windowed_attention()},
+      {"attention_1024_padded", masked_attention({2, 1, 1, 1024}, is_no_padding)},
+      {"attention_1024_window", masked_attention({1024, 1024}, is_in_window)},
       {"attention_1024_groups", grouped_attention()},
       {"silu", {{{3145728}}, [](const Tensors& in) { return rp::silu(in[0]); }}},
       {"gelu_tanh", {{{3145728}}, [](const Tensors& in) { return rp::gelu(in[0]); }}},

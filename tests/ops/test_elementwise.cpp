@@ -127,7 +127,7 @@ TEST_CASE("a number with a point, or one that is too large, is refused beside in
   const auto divide = [&] { return pixels / 255.0f; };
   CHECK_THROWS_WITH(divide(), "replica 1: operator/ at test_elementwise.cpp:" + std::to_string(__LINE__ - 1) +
                                   ": found uint8[2] and the number 255, which is of a floating type or beyond int64: write a whole number without a point, or "
-                                  "rp::cast<float> the tensor of uint8 first");
+                                  "rp::cast<float> the tensor first");
   const std::string floating = "which is of a floating type", large = "which int32 cannot hold: rp::cast the tensor to a larger type first";
   using Catch::Contains;
   CHECK_THROWS_WITH(labels * 0.5, Contains("operator* at ") && Contains("int32[2] and the number 0.5, " + floating));

@@ -75,11 +75,10 @@ class Number {
 };
 
 namespace detail {
-// "0.5: ..." The end of a sentence about a number that is no element of integers.
+// "0.5, which ..." The end of a sentence about a number that is no element of a tensor of integers.
 inline std::string unfit_number(Number number, DType integers) {
-  const std::string type{name_of(integers)};
-  return number.is_whole() ? number.text() + ", which " + type + " cannot hold: rp::cast the tensor to a larger type first"
-                           : number_text(number.real()) + ", which is of a floating type or beyond int64: write a whole number without a point, or rp::cast<float> the tensor of " + type + " first";
+  return number.is_whole() ? number.text() + ", which " + std::string{name_of(integers)} + " cannot hold: rp::cast the tensor to a larger type first"
+                           : number_text(number.real()) + ", which is of a floating type or beyond int64: write a whole number without a point, or rp::cast<float> the tensor first";
 }
 }  // namespace detail
 

@@ -121,7 +121,7 @@ class ElasticEngine final : public Engine {
   const AnyArray& value(const std::string& name, int local_replica) const override { return host().variables().value(name, local_replica); }
   // A replica may lie in another process when the job starts again from a snapshot, so a value of one cannot be set again there.
   void set(const std::string& name, const AnyArray& value, std::optional<int> local_replica, Location where) override {
-    if (local_replica) throw BuildError{"an elastic job cannot set \"" + name + "\" of one replica, because replicas move between its processes: set it for all, as [replicas, ..]"};
+    if (local_replica) throw BuildError{"an elastic job cannot set \"" + name + "\" of one replica, because replicas move between its processes: declare it mirrored with a first axis for the replicas, and set all of it"};
     perform([&] { host_->set(name, value, {}, where); }, [this, name, value, where] { host_->set(name, value, {}, where); });
   }
 

@@ -135,7 +135,7 @@ class ReadAheadStep final : public StepDriver {
   void tell_dropped() {
     if (std::exchange(told_dropped_, true) || host_.job().rank() != 0) return;
     std::fprintf(stderr,
-                 "replicator: the elements for the %d. call of replicate() had more than %zu sets of shapes. Programs are kept for the latest %zu, and compiled again for "
+                 "replicator: the elements for call %d of replicate() had more than %zu sets of shapes. Programs are kept for the latest %zu, and compiled again for "
                  "others: bring elements to fewer shapes, by padding say\n",
                  ordinal_ + 1, KeptSteps::most, KeptSteps::most);
   }

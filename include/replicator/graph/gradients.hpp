@@ -190,8 +190,9 @@ void warn_of_unused(AnyTensor y, AnyTensor x, Location where) {
       for (const auto& input : graph.node(i).inputs) reached[input.node] = reached[input.node] || reached[i];
     return reached;
   };
-  const auto of_x = sources(x), of_y = sources(y);
+  const auto of_y = sources(y);
   if (of_y[x.value().node]) return;
+  const auto of_x = sources(x);
   for (std::uint32_t i = 0; i < of_x.size(); ++i)
     if (const auto* input = graph.node(i).get<Input>(); of_x[i] && of_y[i] && input && input->source == Input::Source::element) {
       std::fprintf(stderr,

@@ -37,7 +37,7 @@ Number checked(Number number, const AnyTensor& tensor, Location where, std::stri
 }  // namespace detail
 
 // A value in one replica's graph. Copying copies the handle. Operators broadcast as in NumPy; they throw BuildError with
-// the user's line where the shapes do not fit. After x += y, x is the handle of x + y.
+// the user's line where the shapes do not fit. Nothing is cast implicitly: tensors of two element types, and arrays, do not compile. After x += y, x is the handle of x + y.
 template <Element T>
 class Tensor {
  public:
@@ -236,7 +236,7 @@ constexpr void refuse_array() {
   Result operator op(Tensor<A> a, const Array<B>&) { return detail::refuse_array<B>(), Result{a.any()}; } \
   template <class B, class A>                                                                             \
   Result operator op(const Array<B>&, Tensor<A> a) { return detail::refuse_array<B>(), Result{a.any()}; }
-// Nothing is cast implicitly: operands of two types, and arrays, are refused by a sentence of the compiler.
+// Operands of two types, and arrays, are refused by a sentence of the compiler.
 REPLICATOR_REFUSE(+, Tensor<A>)
 REPLICATOR_REFUSE(-, Tensor<A>)
 REPLICATOR_REFUSE(*, Tensor<A>)

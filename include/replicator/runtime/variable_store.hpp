@@ -151,9 +151,9 @@ class VariableStore {
     if (copy && target.declaration.kind == VariableKind::mirrored)
       throw BuildError{"\"" + name + "\" is mirrored (declared at " + target.declaration.where.text() +
                        "), so all replicas have one value: set it without a replica, or declare it replica_local"};
-    if (copy) (void)at(name, *copy);
-    for (std::size_t i = 0; i < target.values.size(); ++i)
-      if (!copy || i == static_cast<std::size_t>(*copy)) std::memcpy(target.values[i].overwrite().data(), array.data(), array.size_bytes());
+    const auto write = [&](VariableValue& value) { std::memcpy(value.overwrite().data(), array.data(), array.size_bytes()); };
+    if (copy) write(at(name, *copy));
+    else std::for_each(target.values.begin(), target.values.end(), write);
   }
 
   // Gives these values memory on a device too: one block for all that have none there. Throws DeviceError if the device
