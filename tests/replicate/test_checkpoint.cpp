@@ -264,6 +264,81 @@ TEST_CASE("phases of a program that are over are not run again") {
   CHECK(run == 2);
 }
 
+// Rounds of five steps and a mean, and the same as one loop with the mean inside.
+TEST_CASE("a resumed run leaves out whole rounds, and nothing inside of a loop that goes on") {
+  enum class Shape {
+    rounds,
+    loop_with_steps,
+    loop_with_step,
+    own_counter,
+    first_by_hand
+  };
+  const auto program = [&](Shape shape, Deployment where, int rounds) {
+    Replicator repl{std::move(where)};
+    const auto step = [](float by) {
+      return [by](ReplicaContext& replica, Tensor<float> x) {
+        const auto v = replica.variable<float>("v", {}, Initializer::ones());
+        v.assign(by * v.read() + all_reduce(x * uniform<float>(replica, {}), Reduction::mean));
+        return x;
+      };
+    };
+    auto train = repl.replicate(numbers, step(0.5f));
+    auto mean = repl.replicate(numbers, step(0.9f));
+    const auto validate = [&] {
+      auto validation = repl.replicate(numbers, [](ReplicaContext&, Tensor<float> x) { return x; }, {.checkpointed = false});
+      for (const auto& results : validation.steps(2)) (void)results;
+    };
+    const auto mean_after_five = [&](bool plain) {
+      if (train.steps_done() % 5 != 0) return;
+      validate();
+      if (plain) mean.step();
+      else
+        for (const auto& results : mean.steps(1)) (void)results;
+    };
+    if (shape == Shape::first_by_hand) train.step();
+    if (shape == Shape::rounds || shape == Shape::first_by_hand)
+      for (int round = 0; round < rounds; ++round) {
+        for (const auto& results : train.steps(round == 0 && shape == Shape::first_by_hand ? 4 : 5)) (void)results;
+        mean_after_five(false);
+      }
+    else if (shape == Shape::own_counter)
+      while (train.steps_done() < static_cast<std::uint64_t>(5 * rounds)) train.step(), mean_after_five(false);
+    else
+      for (const auto& results : train.steps(5 * rounds)) (void)results, mean_after_five(shape == Shape::loop_with_step);
+    repl.save_checkpoint();
+    return repl.digest();
+  };
+  const auto whole = program(Shape::rounds, on_devices(2, 1), 4);
+  for (const auto shape : {Shape::rounds, Shape::loop_with_steps, Shape::loop_with_step, Shape::own_counter, Shape::first_by_hand}) {
+    CAPTURE(static_cast<int>(shape));
+    const TemporaryFolder folder;
+    program(shape, kept(on_devices(2, 1), folder.path()), 2);
+    CHECK(program(shape, kept(on_devices(2, 2), folder.path(), true), 4) == whole);
+  }
+}
+
+TEST_CASE("step() in rounds whose steps(n) a resumed run leaves out is refused, because it would be done twice") {
+  const TemporaryFolder folder;
+  const auto program = [&](Deployment where, int rounds) {
+    Replicator repl{std::move(where)};
+    const auto step = [](ReplicaContext& replica, Tensor<float> x) {
+      const auto v = replica.variable<float>("v", {}, Initializer::ones());
+      v.assign(0.5f * v.read() + all_reduce(x, Reduction::mean));
+    };
+    auto train = repl.replicate(numbers, step);
+    auto mean = repl.replicate(numbers, step);
+    for (int round = 0; round < rounds; ++round) {
+      for (const auto& results : train.steps(5)) (void)results;
+      mean.step();
+    }
+    repl.save_checkpoint();
+  };
+  program(kept(on_devices(2, 1), folder.path()), 2);
+  CHECK_THAT(error_of([&] { program(kept(on_devices(2, 1), folder.path(), true), 4); }),
+             Catch::Contains("would be done twice: an earlier run has done it 2 times, and steps() at") && Catch::Contains("test_checkpoint.cpp") &&
+                 Catch::Contains("Use steps(1) here too"));
+}
+
 TEST_CASE("another experiment is refused by the first difference") {
   const Stopped stopped;
   const auto start = "--resume: " + stopped.file() + " is of another experiment: ";

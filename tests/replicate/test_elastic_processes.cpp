@@ -262,6 +262,7 @@ struct Return {
   int process = 0;
   int milliseconds = 0;
   int lost_later = -1;  // another process, once the first is back
+  bool rounds = false;  // another step follows after each five
 };
 constexpr std::int64_t many_steps = 200;
 
@@ -270,19 +271,31 @@ std::string run_with_return(const Experiment& e, const Deployment& where, int se
   Replicator repl{where};
   return test::with_input(e, [&](auto input_fn) {
     auto train = repl.replicate(input_fn, test::step_of(e));
+    auto between = repl.replicate([](ReplicaContext& replica) {
+      const auto v = replica.variable<float>("between", {}, Initializer::ones());
+      v.assign(0.5f * v.read() + all_reduce(uniform<float>(replica, {}), Reduction::mean));
+    });
     bool again = self < 0;
     std::uint64_t done_here = 0;
-    for (const auto& results : train.steps(many_steps)) {
-      (void)results;
-      ++done_here;
-      if (death >= 0 && train.steps_done() == 2) {
-        static_cast<void>(!::write(death, "x", 1));
-        ::raise(SIGKILL);
+    const auto run_steps = [&](std::int64_t steps) {
+      for (const auto& results : train.steps(steps)) {
+        (void)results;
+        ++done_here;
+        if (death >= 0 && train.steps_done() == 2) {
+          static_cast<void>(!::write(death, "x", 1));
+          ::raise(SIGKILL);
+        }
+        again |= train.steps_done() > 2 && repl.processes() == 3;
+        if (self >= 0 && self == r.lost_later && again && train.steps_done() > many_steps - 20) ::raise(SIGKILL);
+        if (!again && train.steps_done() < 100) ::usleep(15000);
       }
-      again |= train.steps_done() > 2 && repl.processes() == 3;
-      if (self >= 0 && self == r.lost_later && again && train.steps_done() > many_steps - 20) ::raise(SIGKILL);
-      if (!again && train.steps_done() < 100) ::usleep(15000);
-    }
+    };
+    if (!r.rounds) run_steps(many_steps);
+    else
+      for (int round = 0; round < many_steps / 5; ++round) {
+        run_steps(5);
+        for (const auto& results : between.steps(1)) (void)results;
+      }
     const auto digest = repl.digest();
     return std::to_string(train.steps_done() - done_here) + " steps by others; " + std::to_string(repl.processes()) + " processes; " + digest;
   });
@@ -324,10 +337,10 @@ void check_return(const Experiment& e, const Deployment& where, const Return& r,
   CHECK(!results[3].text.starts_with("0 steps by others"));
 }
 
-std::string undisturbed_for_long(const Experiment& e) {
+std::string undisturbed_for_long(const Experiment& e, const Return& r = {}) {
   auto where = elastic();
   where.elastic = false;
-  const auto text = test::run_as_job(1, [&](int) { return run_with_return(e, where, -1, {}); })[0].text;
+  const auto text = test::run_as_job(1, [&](int) { return run_with_return(e, where, -1, r); })[0].text;
   return text.substr(text.size() - 64);
 }
 
@@ -341,6 +354,11 @@ TEST_CASE("a process that was killed and started again is given replicas, whoeve
     if (back.process == 2) where.elastic_arbiter = claims.path();
     check_return(e, where, back, undisturbed_for_long(e));
   }
+}
+
+TEST_CASE("who comes back leaves out the rounds that the others have done, and goes on in the middle of one") {
+  const Return back{.process = 1, .milliseconds = 300, .rounds = true};
+  check_return({}, elastic(), back, undisturbed_for_long({}, back));
 }
 
 TEST_CASE("process 0 may be started again before the others know of its death, and what it was given survives the next loss") {

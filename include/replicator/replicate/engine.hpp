@@ -18,6 +18,7 @@
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/input_context.hpp>
 #include <replicator/replicate/input_source.hpp>
+#include <replicator/replicate/resumed_steps.hpp>
 #include <replicator/replicate/step_driver.hpp>
 
 namespace replicator::detail {
@@ -60,6 +61,8 @@ class Engine {
   // For replicate(), not for engines: the lines (file, number) that gave all replicas the same input. The warning is printed
   // once for each.
   std::set<std::pair<std::string, std::uint_least32_t>> warned_of_equal_inputs;
+  // For Step, not for engines.
+  ResumedRun resumed_run;
 };
 
 // The engines that a program may contain. The header of an engine fills the engine's slot; any file of the program may

@@ -151,6 +151,10 @@ class Replicator {
   // This process and the number of processes of the job. Process 0 is the one that should print and write files.
   int process() const { return engine_->process(); }
   int processes() const { return engine_->processes(); }
+  // The replicas of this process: local_replicas() of them, from first_replica() on. Processes may hold different numbers of
+  // replicas: 4 on 3 processes are 2, 1 and 1. In an elastic job both may change in a step.
+  int first_replica() const { return engine_->first_replica(); }
+  int local_replicas() const { return engine_->end_replica() - engine_->first_replica(); }
   // The context that input_fn receives for a replica of this host.
   InputContext input_context(int replica) const { return engine_->input_context(replica); }
 
@@ -318,11 +322,11 @@ class Replicator {
   template <class Result>
   auto make_step(int ordinal, ReplicateOptions options, detail::MakeInputs inputs, detail::Trace trace) {
     auto driver = engine_->drive(ordinal, options.checkpointed, std::move(inputs), std::move(trace));
-    return wrap(std::move(driver), std::type_identity<typename detail::StepResult<Result>::Arrays>{});
+    return wrap(std::move(driver), options.checkpointed, std::type_identity<typename detail::StepResult<Result>::Arrays>{});
   }
   template <class... A>
-  Step<A...> wrap(std::unique_ptr<detail::StepDriver> driver, std::type_identity<std::tuple<A...>>) const {
-    return Step<A...>{engine_, std::move(driver), replicas()};
+  Step<A...> wrap(std::unique_ptr<detail::StepDriver> driver, bool checkpointed, std::type_identity<std::tuple<A...>>) const {
+    return Step<A...>{engine_, std::move(driver), checkpointed, replicas()};
   }
 
   std::shared_ptr<detail::Engine> engine_;  // steps share it

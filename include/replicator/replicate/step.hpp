@@ -16,6 +16,7 @@
 
 #include <replicator/replicate/engine.hpp>
 #include <replicator/replicate/per_replica.hpp>
+#include <replicator/replicate/resumed_steps.hpp>
 #include <replicator/replicate/step_driver.hpp>
 #include <replicator/resolve/replica_context.hpp>
 
@@ -58,15 +59,6 @@ constexpr bool require_results() {
   return StepResult<Returned>::valid;
 }
 
-// Runs one step. Adds the steps that other processes did before this one rejoined the job to `resumed`.
-template <class = void>
-StepResults run_step(StepDriver& driver, Location where, std::uint64_t& resumed) {
-  const auto before = driver.steps_resumed();
-  auto results = driver.run(where);
-  resumed += driver.steps_resumed() - before;
-  return results;
-}
-
 template <class = void>
 [[noreturn]] void refuse_moved_step() {
   throw BuildError{"this step was moved from: use the rp::Step that it was moved to"};
@@ -83,14 +75,14 @@ class Step {
   using Results = std::tuple<PerReplica<A>...>;
 
   // `driver` refers to `engine`, so the step shares its ownership.
-  Step(std::shared_ptr<detail::Engine> engine, std::unique_ptr<detail::StepDriver> driver, int replicas)
-      : resumed_{driver->steps_resumed()}, replicas_{replicas}, held_{std::make_unique<Held>(std::move(engine), std::move(driver))} {}
+  Step(std::shared_ptr<detail::Engine> engine, std::unique_ptr<detail::StepDriver> driver, bool checkpointed, int replicas)
+      : replicas_{replicas}, held_{std::make_unique<Held>(std::move(engine), std::move(driver), checkpointed)} {}
 
   // Runs one step. If the elements of any replica have new shapes, all processes first compile programs for them. The
   // programs of the latest 16 sets of shapes are kept. Throws BuildError when the input has ended, CommunicationError
   // when a device or process is lost or late, or ended after fewer steps, and any error of the input.
   Results step(std::source_location where = std::source_location::current()) {
-    auto results = detail::run_step(driver(), where, resumed_);
+    auto results = held().resumed.run(where);
     return unpack(results, std::index_sequence_for<A...>{});
   }
   // True once the input of some replica has ended: no replica makes another step.
@@ -116,8 +108,9 @@ class Step {
   std::string plan_json() { return driver().plan_json(); }
 
   // At most `count` steps, as an input range that runs a step when its element is reached. In a resumed run the earlier
-  // steps count too, so the same program ends after the same steps: see steps_done(). The range also ends once the
-  // processes have agreed to stop for a signal that a StopOnSignal caught.
+  // steps count too, so the same program ends after the same steps: see steps_done(). What is asked for after another
+  // step has run is new, and counts no earlier steps. The range also ends once the processes have agreed to stop for a
+  // signal that a StopOnSignal caught.
   //   for (auto [loss, top1] : train.steps(1000)) ...
   class Steps {
    public:
@@ -142,7 +135,7 @@ class Step {
         current_.reset();
         if (left_-- <= 0 || owner_->finished() || owner_->driver().stop_signal() != 0) return;
         current_.emplace(owner_->step(where_));
-        left_ -= owner_->take_resumed(left_);
+        left_ -= owner_->held().resumed.skip(left_, where_);
       }
       Step* owner_ = nullptr;
       std::int64_t left_ = 0;
@@ -158,15 +151,11 @@ class Step {
     std::int64_t count_;
     std::source_location where_;
   };
-  Steps steps(std::int64_t count, std::source_location where = std::source_location::current()) { return {*this, count - take_resumed(count), where}; }
+  Steps steps(std::int64_t count, std::source_location where = std::source_location::current()) {
+    return {*this, count - held().resumed.skip(count, where), where};
+  }
 
  private:
-  // Returns how many of the next `count` steps an earlier run has done. Each of its steps is counted only once.
-  std::int64_t take_resumed(std::int64_t count) {
-    const auto before = std::min(resumed_, static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)));
-    resumed_ -= before;
-    return static_cast<std::int64_t>(before);
-  }
   template <std::size_t... I>
   Results unpack(detail::StepResults& results, std::index_sequence<I...>) {
     return {per_replica<A>(results, I)...};
@@ -178,16 +167,18 @@ class Step {
   }
 
   struct Held {
-    Held(std::shared_ptr<detail::Engine> of, std::unique_ptr<detail::StepDriver> by) : engine{std::move(of)}, driver{std::move(by)} {}
-    std::shared_ptr<detail::Engine> engine;
-    std::unique_ptr<detail::StepDriver> driver;  // destroyed first
+    Held(std::shared_ptr<detail::Engine> of, std::unique_ptr<detail::StepDriver> by, bool checkpointed)
+        : engine{std::move(of)}, driver{std::move(by)}, resumed{engine->resumed_run, *driver, checkpointed} {}
+    std::shared_ptr<detail::Engine> engine;  // destroyed last
+    std::unique_ptr<detail::StepDriver> driver;
+    detail::ResumedSteps resumed;
   };
-  detail::StepDriver& driver() const {
+  Held& held() const {
     if (!held_) detail::refuse_moved_step();
-    return *held_->driver;
+    return *held_;
   }
+  detail::StepDriver& driver() const { return *held().driver; }
 
-  std::uint64_t resumed_;  // steps that no call of steps() has counted yet
   int replicas_;
   std::unique_ptr<Held> held_;  // null: moved from
 };
