@@ -197,6 +197,31 @@ TEST_CASE("on several devices every one is held to the limit, and mirrored varia
   CHECK(said(one, "variables") == said(two, "variables"));
 }
 
+TEST_CASE("a value that another device of the replica reads counts on the device that writes it") {
+  auto where = test::on_devices(1, 2);
+  where.logical_devices = 2;
+  const auto split = [](ReplicaContext& replica, Tensor<float> x) {
+    const auto h = [&] { const auto here = replica.logical_device(0); return block(replica, x, 0); }();
+    const auto loss = [&] {
+      const auto here = replica.logical_device(1);
+      return mean(block(replica, h, 1));
+    }();
+    nn::sgd({.learning_rate = 0.1f}).minimize(replica, loss);
+    return loss;
+  };
+  const auto text = train(where, never, split).explanation;  // of logical device 0, then 1
+  const auto second = text.find("\nmemory ", text.find("\nmemory ") + 1);
+  INFO(text);
+  REQUIRE(second != std::string::npos);
+  // Forward h, backward its gradient; the loss and small sums cross, too.
+  for (const auto& of : {text.substr(0, second), text.substr(second)}) {
+    CHECK(said(of, "values for other devices") == Approx(value_bytes).epsilon(0.03));
+    CHECK_THAT(of, Contains("for the other devices of its replica"));
+  }
+  where.memory_limit = 100 << 10;
+  CHECK_THAT(test::error_of([&] { train(where, never, split); }), Contains("values for other devices "));
+}
+
 TEST_CASE("bytes are told in the unit that fits") {
   CHECK(text_of_bytes(0) == "0 B");
   CHECK(text_of_bytes(1023) == "1023 B");

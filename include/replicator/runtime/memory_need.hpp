@@ -22,16 +22,17 @@ enum class MemoryUse : std::uint8_t {
   variables,    // mirrored ones once, replica-local ones for each replica of the device
   input,        // elements of this step and of the next one, which is read ahead, and the step's results
   collectives,  // contents of collectives: buckets of gradients and their sums
+  handoffs,     // values that this device writes for the other devices of its replicas; they stay until the step ends
   activations,  // values of a forward pass that a backward pass reads
   values,       // all others: temporary gradients, copies of weights in other layouts
   scratch,      // of kernels
 };
-inline constexpr std::size_t memory_uses = 6;
+inline constexpr std::size_t memory_uses = 7;
 
 constexpr std::string_view name_of(MemoryUse use) {
   constexpr std::string_view names[] = {"variables", "input and results",
-                                        "collectives", "activations kept for the backward pass",
-                                        "other values", "scratch"};
+                                        "collectives", "values for other devices",
+                                        "activations kept for the backward pass", "other values", "scratch"};
   return names[static_cast<std::size_t>(use)];
 }
 

@@ -11,6 +11,7 @@
 
 #include <replicator/graph/node_text.hpp>
 #include <replicator/resolve/resolve.hpp>
+#include <replicator/runtime/handoffs.hpp>
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/runtime/memory_need.hpp>
 #include <replicator/runtime/plan/program_builder.hpp>
@@ -37,9 +38,12 @@ class MemoryCount {
         plan_.add({2 * node.outputs[0].bytes(), MemoryUse::input, prefix(replica) + "component " + std::to_string(input->index) + " of the input, " + node.outputs[0].text() + ", of this step and the next"});
   }
 
-  // Everything else, of an arranged builder.
-  void count(const ProgramBuilder& builder) {
+  // Everything else, of an arranged builder. A GPU's handoffs are in the host's memory, so they do not count.
+  void count(const ProgramBuilder& builder, int device) {
     const auto& program = builder.program();
+    if (const auto* handoffs = program.handoffs; handoffs && builder.support().runs_on_host())
+      for (std::uint32_t place = 0; place < handoffs->size(); ++place)
+        if (handoffs->device_of(place) == device) plan_.add({handoffs->bytes(place), MemoryUse::handoffs, handoffs->text(place) + ", for the other devices of its replica"});
     for (const auto& use : program.collectives) plan_.add({use.collective->bytes(), MemoryUse::collectives, use.text});
     for (const auto& result : program.results)
       for (const auto& array : result) plan_.add({array.size_bytes(), MemoryUse::input, "a result, " + array.type().text()});

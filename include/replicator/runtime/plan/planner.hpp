@@ -63,7 +63,7 @@ class Planner {
     collectives_.wait_for_all();
     emit_updates();
     builder_.arrange();
-    memory_.count(builder_);
+    memory_.count(builder_, request_.device);
     require_room();
     program_.memory = memory_.plan();
     return std::move(builder_).finish();
