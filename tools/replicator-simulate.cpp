@@ -270,7 +270,7 @@ void run_again(const Options& o) {
   const auto topology = topology_of(o, run.devices_per_host, run.hosts);
   const rp::tools::ChosenCollectives chosen{run.collectives, {run.replicas, topology.ranks()}, rc::parse_all_reduce(o.schedule, {run.devices_per_host, run.hosts})};
   if (const auto text = rp::tools::done_otherwise(plan, run, chosen); !text.empty())
-    throw rp::BuildError{"the run did " + text + " by another schedule than would be simulated: give the --schedule of the run"};
+    throw rp::BuildError{"the run did " + text + ": give the --schedule of the run, or the --link and --host-link with which it was chosen"};
   std::cout << run.replicas << " replicas on " << run.hosts << " host(s) x " << run.devices_per_host << " device(s)\n";
   tell_collectives(chosen, run.collectives);
   std::vector<double> computed, measured, predicted;

@@ -121,7 +121,7 @@ inline TracedRun read_run(const nlohmann::json& plan, const nlohmann::json& trac
   return run;
 }
 
-// The name of the first collective with another schedule in the plan than was chosen; empty if there is none.
+// The first collective with another schedule in the plan than was chosen, with both; empty if there is none.
 inline std::string done_otherwise(const nlohmann::json& plan, const TracedRun& run, const ChosenCollectives& chosen) {
   const auto& process = plan.at("processes").at(0);
   const auto& uses = process.at("devices").at(0).at("collectives");
@@ -133,7 +133,9 @@ inline std::string done_otherwise(const nlohmann::json& plan, const TracedRun& r
       collectives::add_json(writer, *chosen.uses[c].schedule);
       text = nlohmann::json::parse(writer.text());
     }
-    if (text != process.at("schedules").at(uses.at(c).at("schedule").get<std::size_t>())) return run.collectives[c].text;
+    const auto& ran = process.at("schedules").at(uses.at(c).at("schedule").get<std::size_t>());
+    if (text != ran)
+      return run.collectives[c].text + " by " + ran.at("name").get<std::string>() + ", but " + text.at("name").get<std::string>() + " would be simulated";
   }
   return {};
 }

@@ -222,6 +222,9 @@ TEST_CASE("a replay asks no input function, and steps that were not recorded are
     auto evaluate = repl.replicate(no_host_data, train_step);
     CHECK(evaluate.finished());
     CHECK(error_of([&] { evaluate.explain(); }) == "no step was recorded of this replicated step: there is no input to trace it with");
+    CHECK_THAT(error_of([&] { evaluate.step(); }), Catch::Contains("step at test_replay.cpp:") && Catch::Contains("no step was recorded of this replicated step") &&
+                                                       Catch::Contains("run it by steps(1), which a replay leaves out"));
+    for (const auto& results : evaluate.steps(1)) FAIL(std::get<0>(results));
     CHECK(train.steps_done() == 4);
     CHECK(std::get<0>(train.step()).whole());
     CHECK_FALSE(train.finished());

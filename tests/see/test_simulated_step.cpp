@@ -34,7 +34,7 @@ namespace {
 // 40,000 bytes between two kernels, the sum is needed after the second one.
 json small_plan() {
   return json::parse(R"({"format": "replicator plan 1", "number": 1, "processes": [{"process": 0,
-    "schedules": [{"root": 0, "any_order": false}],
+    "schedules": [{"name": "ring", "root": 0, "any_order": false}],
     "devices": [{"replicas": [0, 1],
       "collectives": [{"text": "all_reduce w", "kind": "all_reduce", "dtype": "float32", "elements": 10000, "schedule": 0}],
       "instructions": [{"do": "run", "inputs": [{"bytes": 100}], "outputs": [{"bytes": 200}]}, {"do": "start", "collective": 0},
@@ -153,7 +153,7 @@ TEST_CASE("a run is simulated as it was: each device begins when it did, and its
   // 20,000 bytes each way, twice.
   const auto simulation = collectives::simulate(chosen.uses, run.steps[0].actions, {{{1, {}}, {2, {2, 1000}}}, 0});
   CHECK(simulation.time() == Approx(300 + 1000 + 2 * (2 + 20)).epsilon(0.01));
-  CHECK(tools::done_otherwise(plan, run, chosen) == "all_reduce w");  // the plan of this test has none
+  CHECK(tools::done_otherwise(plan, run, chosen) == "all_reduce w by ring, but direct would be simulated");
   trace["traceEvents"].erase(2);
   CHECK_THROWS_WITH(tools::read_run(plan, trace), Catch::StartsWith("the trace has no instruction 2 of rank 0 in step 4"));
   plan["processes"][1]["devices"].push_back(plan["processes"][1]["devices"][0]);

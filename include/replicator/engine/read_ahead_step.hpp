@@ -52,6 +52,8 @@ class ReadAheadStep final : public StepDriver {
 
   StepResults run(Location where) override {
     host_.require_outside_step("step()");
+    if (finished_ && current_[0].empty())
+      throw BuildError{"step at " + where.text() + ": no step was recorded of this replicated step, so a replay cannot run it: run it by steps(1), which a replay leaves out"};
     if (finished_) throw BuildError{"step at " + where.text() + ": the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     if (input_error_) {
       host_.failure().alone(input_error_);
