@@ -106,4 +106,12 @@ TEST_CASE("gradients come as a row that can be reduced at once") {
   CHECK(labels(graphs[0]) == std::vector<std::string>{"gradient/0", "gradient/1"});
 }
 
+TEST_CASE("the collective of a gradient is labelled by the collective that it belongs to") {
+  const auto graphs = traced(2, [](ReplicaContext& replica, T x) {
+    const auto named = all_gather(x, {.label = "weights"}), unnamed = all_gather(x);
+    replica.graph().results().push_back(gradient(sum(named * unnamed), x).any().value());
+  });
+  CHECK(labels(graphs[0]) == std::vector<std::string>{"weights", "", "", "weights/gradient"});
+}
+
 }  // namespace test_nests

@@ -135,7 +135,7 @@ class Differentiation {
     for (std::uint32_t o = 0; o < graph_.node(index).outputs.size(); ++o) outputs.push_back(graph_.tensor(index, o));
     std::vector<AnyTensor> gradients;
     if (const auto* placeholder = graph_.node(index).get<detail::Placeholder>())
-      gradients = {placeholder_gradient(detail::Placeholder{*placeholder}, inputs[0], outputs[0], adjoints_[index][0], where)};
+      gradients = {placeholder_gradient(detail::Placeholder{*placeholder}, inputs[0], outputs[0], adjoints_[index][0], where, std::string{graph_.node(index).label})};
     else if (const auto* compute = graph_.node(index).get<detail::Compute>())
       gradients = of_compute(AnyOperation{compute->operation}, inputs, outputs, adjoints_[index], where);
     bool handed_on = false;

@@ -129,28 +129,30 @@ AnyTensor extremum_gradient(const Groups& groups, AnyTensor x, AnyTensor y, AnyT
   return map_node(graph, std::move(pick), pick_in, x.shape(), x.dtype(), where);
 }
 
-// The derivative of sum(y * u), summed over all replicas, with respect to this replica's x.
+// The derivative of sum(y * u), summed over all replicas, with respect to this replica's x. `label`: of the collective.
 template <class = void>
-AnyTensor placeholder_gradient(Placeholder p, AnyTensor x, AnyTensor y, AnyTensor u, Location where) {
+AnyTensor placeholder_gradient(Placeholder p, AnyTensor x, AnyTensor y, AnyTensor u, Location where, const std::string& label) {
+  const std::string own = label.empty() ? label : label + "/gradient";
   const Placeholder sum{CollectiveKind::all_reduce, Reduction::sum, 0, p.any_order, p.groups};
   switch (p.kind) {
     case CollectiveKind::all_reduce:
-      if (p.reduction == Reduction::sum || p.reduction == Reduction::mean) return placeholder_node(u, p, where);
-      return extremum_gradient(p.groups, x, y, placeholder_node(u, sum, where), where);
+      if (p.reduction == Reduction::sum || p.reduction == Reduction::mean) return placeholder_node(u, p, where, own);
+      return extremum_gradient(p.groups, x, y, placeholder_node(u, sum, where, own), where);
     case CollectiveKind::all_gather:
-      return reshape(placeholder_node(u, {CollectiveKind::reduce_scatter, Reduction::sum, 0, p.any_order, p.groups}, where), x.shape(), where);
+      return reshape(placeholder_node(u, {CollectiveKind::reduce_scatter, Reduction::sum, 0, p.any_order, p.groups}, where, own), x.shape(), where);
     case CollectiveKind::reduce_scatter: {
       const Placeholder gather{CollectiveKind::all_gather, Reduction::sum, 0, p.any_order, p.groups};
-      const AnyTensor gathered = placeholder_node(u, gather, where);
+      const AnyTensor gathered = placeholder_node(u, gather, where, own);
       if (p.reduction == Reduction::sum) return gathered;
       if (p.reduction == Reduction::mean) return apply(ScalarOp::divide, gathered, members_of(p, x.graph()), where);
       return extremum_gradient(p.groups, x, placeholder_node(y, gather, where), gathered, where);
     }
     case CollectiveKind::broadcast:
-      return at_root(placeholder_node(u, sum, where), p, where);
+      return at_root(placeholder_node(u, sum, where, own), p, where);
     case CollectiveKind::all_to_all:  // part i of replica j was part j of replica i
-      return placeholder_node(u, p, where);
+      return placeholder_node(u, p, where, own);
   }
   return {};
 }
+
 }  // namespace replicator::detail

@@ -13,6 +13,8 @@
 
 namespace replicator {
 
+struct Axes;  // of ops/reduce.hpp
+
 struct CollectiveOptions {
   bool any_order = false;  // allows other orders of additions if that is faster; only an all_reduce over all replicas uses it
   std::string label = {};  // a name for messages and explain()
@@ -35,6 +37,13 @@ Tensor<T> all_reduce(Tensor<T> x, Reduction reduction, const CollectiveOptions& 
   return Tensor<T>{detail::placeholder_node(x, {detail::CollectiveKind::all_reduce, reduction, 0, options.any_order, options.group}, where, options.label)};
 }
 
+// Refuses rp::sum, rp::mean, rp::min and rp::max, which reduce the axes of one tensor.
+template <Element T>
+Tensor<T> all_reduce(Tensor<T> x, Tensor<T> (*)(Tensor<T>, const Axes&, std::source_location), const CollectiveOptions& = {}) {
+  static_assert(!Element<T>, "replicator: the reduction over replicas is rp::Reduction::sum, mean, min or max: rp::sum and the like reduce the axes of a tensor");
+  return x;
+}
+
 // Joins the values of all replicas along axis 0, in the order of the replicas: [n, ...] -> [replicas * n, ...]. A
 // scalar gives [replicas].
 template <Element T>
@@ -49,6 +58,13 @@ template <Element T>
 Tensor<T> reduce_scatter(Tensor<T> x, Reduction reduction, const CollectiveOptions& options = {},
                          std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::placeholder_node(x, {detail::CollectiveKind::reduce_scatter, reduction, 0, options.any_order, options.group}, where, options.label)};
+}
+
+// Refuses what all_reduce refuses.
+template <Element T>
+Tensor<T> reduce_scatter(Tensor<T> x, Tensor<T> (*)(Tensor<T>, const Axes&, std::source_location), const CollectiveOptions& = {}) {
+  static_assert(!Element<T>, "replicator: the reduction over replicas is rp::Reduction::sum, mean, min or max: rp::sum and the like reduce the axes of a tensor");
+  return x;
 }
 
 // The root replica's value, on every replica. Throws BuildError if there is no such replica.
