@@ -89,22 +89,9 @@ inline void repeat_rows_baseline(float* to, const float* from, std::int64_t run,
 [[REPLICATOR_AVX2]] inline void repeat_rows_avx2(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
   repeat_rows(to, from, run, inside, count);
 }
-#if defined(__x86_64__)
-// The same. Faster where `to` is aligned to 64 bytes, because then no store crosses a cache line.
 [[REPLICATOR_AVX512]] inline void repeat_rows_avx512(float* to, const float* from, std::int64_t run, std::int64_t inside, std::int64_t count) {
-  std::int64_t at = 0;
-  for (std::int64_t end = run - inside; at < count; end += run, ++from) {
-    end = std::min(end, count);
-    const __m512 value = _mm512_set1_ps(*from);
-    const std::int64_t behind = at % tile_group;  // elements of the group that belong to the row before
-    _mm512_mask_storeu_ps(to + (at - behind), static_cast<__mmask16>(0xffffu << behind), value);
-    for (at += tile_group - behind; at < end; at += tile_group) _mm512_storeu_ps(to + at, value);
-    at = end;
-  }
+  repeat_rows(to, from, run, inside, count);
 }
-#else
-inline constexpr auto repeat_rows_avx512 = &repeat_rows_baseline;
-#endif
 // By InstructionLevel.
 inline constexpr decltype(&repeat_rows_baseline) repeat_rows_loops[] = {repeat_rows_baseline, repeat_rows_avx2, repeat_rows_avx512};
 }  // namespace detail
@@ -121,6 +108,13 @@ class BroadcastOperand {
     stretch_ = repeats ? run_ * loops_[loops_.size() - 2].extent : run_;
     if (element_ == sizeof(float) && loops_.size() == 2 && loops_[0].stride == 1 && loops_[1].stride == 0 && run_ >= tile_group)
       repeat_rows_ = detail::repeat_rows_loops[static_cast<std::size_t>(instruction_level())];
+  }
+
+  // Whether a float32 operand has one element for each row of at least 16. Then as_rows() may present it, too.
+  bool has_rows() const { return repeat_rows_ != nullptr; }
+  // Presents the same elements as present() to a loop of row_loops.hpp.
+  TileOperand as_rows(const std::byte* operand, std::int64_t position, std::int64_t count) const {
+    return {operand + static_cast<std::size_t>(position / run_) * element_, 0, run_, position % run_, count};
   }
 
   // Number of elements over which only one period of the operand is read. Tiles should end at multiples of it.

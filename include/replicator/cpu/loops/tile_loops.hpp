@@ -78,6 +78,9 @@ constexpr bool computes_function(TileOp op) {
 struct TileOperand {
   const std::byte* data = nullptr;
   std::int64_t step = 0;
+  // Of loops in row_loops.hpp: `data` has one element for each row of `run` elements. The loop begins `inside` elements behind the
+  // beginning of a row, and needs `count` elements in all.
+  std::int64_t run = 0, inside = 0, count = 0;
 };
 
 // Runs over `n` elements, a multiple of 16. `out` is contiguous, and may lie exactly where one of the operands does.

@@ -17,6 +17,7 @@
 #include <replicator/cpu/loops/convert.hpp>
 #include <replicator/cpu/loops/loop_nest.hpp>
 #include <replicator/cpu/loops/prefetch_ahead.hpp>
+#include <replicator/cpu/loops/row_loops.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/loops/tile_terms.hpp>
 
@@ -84,7 +85,8 @@ class TileProgram {
       const std::int64_t count = std::min(tile_, end - position);
       const bool whole = count % tile_group == 0;
       for (std::size_t i = 0; i < inputs_.size(); ++i)
-        slots[i] = present(i, inputs[i], buffer(scratch, i), position, count, states[i]);
+        if (inputs_[i].presented) slots[i] = present(i, inputs[i], buffer(scratch, i), position, count, states[i]);
+      for (const auto& row : rows_) slots[row.slot] = inputs_[row.input].broadcast.as_rows(inputs[row.input], position, count);
       for (std::size_t o = 0; o < outputs_.size(); ++o)
         if (whole) slots[output_slot(o)].data = outputs[o] + offset(position, outputs_[o]);
         else slots[output_slot(o)].data = buffer(scratch, output_slot(o));
@@ -119,6 +121,11 @@ class TileProgram {
     std::size_t element;  // bytes
     bool linear;
     BroadcastOperand broadcast;
+    bool presented;  // a loop reads it group by group
+  };
+  // An input that loops read row by row.
+  struct RowPlan {
+    std::uint16_t slot, input;
   };
   struct Instruction {
     TileLoop loop;
@@ -140,7 +147,7 @@ class TileProgram {
     const bool full = input.shape == domain;  // it lies as the domain does, in any layout
     auto seen = full ? std::vector<OperandLoop>{{elements_, 1}} : operand_loops(loops, domain, input.shape);
     const bool linear = full || is_linear(seen);
-    inputs_.push_back({input.dtype, size_of(input.dtype), linear, BroadcastOperand{std::move(seen), size_of(input.dtype)}});
+    inputs_.push_back({input.dtype, size_of(input.dtype), linear, BroadcastOperand{std::move(seen), size_of(input.dtype)}, linear});
   }
 
   // At most 1,024 elements. A multiple of a row where several rows fit, and if possible a divisor of the shortest stretch over which
@@ -250,10 +257,11 @@ class TileProgram {
       if (output >= 0 && outputs_[static_cast<std::size_t>(output)] != compute_) output = -1;
       loop = loop_of(expression.code[index].op, term.op);
     }
-    const int slot[] = {place(0).slot, place(1).slot, place(2).slot};
+    int slot[] = {place(0).slot, place(1).slot, place(2).slot};
     for (int o = 0; o < operands; ++o)
       if (--terms[term.operand[o]].uses == 0 && is_register(slot[o])) free_.push_back(slot[o]);
     const int to = output >= 0 ? static_cast<int>(output_slot(static_cast<std::size_t>(output))) : take();
+    if (const TileLoop by_rows = row_loop_of(term.op, slot, output)) loop = by_rows;
     push(loop, to, slot[0], slot[1], slot[2]);
     prefetches_ |= computes_function(term.op);
     return {to};
@@ -262,6 +270,36 @@ class TileProgram {
     if (const TileLoop loop = tile_loop(compute_, op, instruction_level())) return loop;
     throw BuildError{"the operation " + std::string{name_of(source)} + " was asked for on " + std::string{name_of(compute_)} +
                      (needs_integers(source) ? ", which only integers have" : ", which only floating types have: cast to float32 or float64 first")};
+  }
+
+  // The loop that reads some operands row by row, with their slots in `slot`. Null where there is none.
+  TileLoop row_loop_of(TileOp op, int (&slot)[3], int output) {
+    if (compute_ != DType::float32 || (output >= 0 && outputs_[static_cast<std::size_t>(output)] != DType::float32)) return nullptr;
+    unsigned rows = 0;
+    std::int64_t run = 0;
+    for (int o = 0; o < operands_of(op); ++o) {
+      if (slot[o] >= static_cast<int>(inputs_.size())) continue;
+      const auto& input = inputs_[static_cast<std::size_t>(slot[o])];
+      if (input.linear || input.dtype != DType::float32) {
+        if (input.dtype != DType::float32) return nullptr;
+        continue;
+      }
+      if (!input.broadcast.has_rows()) continue;
+      if (run != 0 && run != input.broadcast.run()) return nullptr;
+      rows |= 1u << o;
+      run = input.broadcast.run();
+    }
+    const TileLoop loop = rows == 0 ? nullptr : row_loop(op, rows, instruction_level());
+    if (!loop) return nullptr;
+    for (int o = 0; o < 3; ++o) slot[o] = o >= operands_of(op) ? slot[0] : (rows >> o & 1) != 0 ? row_slot(slot[o])
+                                                                                                : slot[o];
+    return loop;
+  }
+  int row_slot(int input) {
+    for (const auto& row : rows_)
+      if (row.input == input) return row.slot;
+    rows_.push_back({static_cast<std::uint16_t>(slots_), static_cast<std::uint16_t>(input)});
+    return static_cast<int>(slots_++);
   }
 
   // The stored output that a value can be written to directly, else -1. The output must be of the type of computation. It may be
@@ -309,7 +347,10 @@ class TileProgram {
     return slot;
   }
   void push(TileLoop loop, int out, int a, int b, int c) {
-    const auto s = [](int slot) { return static_cast<std::uint16_t>(slot); };
+    const auto s = [&](int slot) {
+      if (slot < static_cast<int>(inputs_.size())) inputs_[static_cast<std::size_t>(slot)].presented = true;
+      return static_cast<std::uint16_t>(slot);
+    };
     code_.push_back({loop, s(out), s(a), s(b), s(c)});
   }
 
@@ -325,6 +366,7 @@ class TileProgram {
   std::vector<int> free_;  // registers that are free again
   std::vector<Instruction> code_;
   std::vector<ConstantPlan> constants_;
+  std::vector<RowPlan> rows_;
   std::vector<Place> results_;
 };
 
