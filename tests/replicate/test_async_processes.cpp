@@ -183,6 +183,31 @@ TEST_CASE("what an optimizer counts are the updates of all processes") {
   for (const auto& result : results) CHECK(result.text == "20 -200");
 }
 
+TEST_CASE("each replica of every process keeps its replica-local variables") {
+  for (const int devices : {1, 2}) {
+    const auto results = test::run_as_job(2, [&](int self) {
+      Replicator repl{asynchronous(4, devices)};
+      auto step = repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) {
+        const auto made = replica.variable<float>("made", {}, Initializer::zeros(), {VariableKind::replica_local});
+        const auto weighed = replica.variable<float>("weighed", {3}, Initializer::zeros(), {VariableKind::replica_local});
+        made.assign(made.read() + x);
+        weighed.assign(weighed.read() + x * static_cast<float>(replica.id() + 1));
+        plain().minimize(replica, sum(replica.variable<float>("w", {5}, Initializer::zeros()).read()) * x);
+        return x;
+      });
+      for (int i = 0; i < 5; ++i) step.step();
+      bool right = repl.first_replica() == 2 * self && repl.local_replicas() == 2;
+      for (int local = 0; local < repl.local_replicas(); ++local) {
+        const float made = repl.value("made", local).as<float>()[0];
+        right &= made >= 1 && all_are(repl.value("weighed", local), made * static_cast<float>(repl.first_replica() + local + 1));
+      }
+      return std::string{right ? "right" : "wrong"};
+    });
+    INFO(test::describe(results));
+    for (const auto& result : results) CHECK(last_line(result.text) == "right");
+  }
+}
+
 TEST_CASE("steps are counted over all processes: one that stands still holds nobody up, and who is done serves it until its end") {
   const SharedFlag go_on;
   const auto results = test::run_as_job(2, [&](int process) {

@@ -288,18 +288,20 @@ TEST_CASE("a resumed run leaves out whole rounds, and nothing inside of a loop t
       auto validation = repl.replicate(numbers, [](ReplicaContext&, Tensor<float> x) { return x; }, {.checkpointed = false});
       for (const auto& results : validation.steps(2)) (void)results;
     };
-    const auto mean_after_five = [&](bool plain) {
-      if (train.steps_done() % 5 != 0) return;
+    const auto take_mean = [&](bool plain) {
       validate();
       if (plain) mean.step();
       else
         for (const auto& results : mean.steps(1)) (void)results;
     };
+    const auto mean_after_five = [&](bool plain) {
+      if (train.steps_done() % 5 == 0) take_mean(plain);
+    };
     if (shape == Shape::first_by_hand) train.step();
     if (shape == Shape::rounds || shape == Shape::first_by_hand)
       for (int round = 0; round < rounds; ++round) {
         for (const auto& results : train.steps(round == 0 && shape == Shape::first_by_hand ? 4 : 5)) (void)results;
-        mean_after_five(false);
+        take_mean(false);
       }
     else if (shape == Shape::own_counter)
       while (train.steps_done() < static_cast<std::uint64_t>(5 * rounds)) train.step(), mean_after_five(false);
@@ -315,6 +317,30 @@ TEST_CASE("a resumed run leaves out whole rounds, and nothing inside of a loop t
     program(shape, kept(on_devices(2, 1), folder.path()), 2);
     CHECK(program(shape, kept(on_devices(2, 2), folder.path(), true), 4) == whole);
   }
+}
+
+TEST_CASE("behind a loop that was left early, a resumed run leaves out what was done of the next one") {
+  const TemporaryFolder folder;
+  const auto program = [&](Deployment where, std::int64_t last) {
+    Replicator repl{std::move(where)};
+    const auto step = [](const char* name) {
+      return [name](ReplicaContext& replica, Tensor<float> x) {
+        const auto v = replica.variable<float>(name, {}, Initializer::ones());
+        v.assign(0.5f * v.read() + all_reduce(x, Reduction::mean));
+        return x;
+      };
+    };
+    auto first = repl.replicate(numbers, step("a"));
+    auto second = repl.replicate(numbers, step("b"));
+    for (const auto& [x] : first.steps(10))
+      if (mean(x) > 3) break;
+    for (const auto& results : second.steps(last)) (void)results;
+    repl.save_checkpoint();
+    return repl.value("b").as<float>()[0];
+  };
+  const auto whole = program(on_devices(2, 1), 10);
+  program(kept(on_devices(2, 1), folder.path()), 6);
+  CHECK(program(kept(on_devices(2, 1), folder.path(), true), 10) == whole);
 }
 
 TEST_CASE("step() in rounds whose steps(n) a resumed run leaves out is refused, because it would be done twice") {

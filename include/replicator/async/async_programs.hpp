@@ -160,6 +160,8 @@ class AsyncPrograms {
                            .variables = host_.variables(),
                            .communicator = *member.communicator,
                            .copy = group.members[0].device + 1,
+                           .first_replica = placement_.first_replica(placement_.first_group()),
+                           .first_resolved = placement_.first_replica(group.index),
                            .replicas_before = placement_.first_replica(group.index),
                            .all_reduce = all_reduce_,
                            .memory_limit = memory_limit(deployment_, static_cast<std::size_t>(member.device))});

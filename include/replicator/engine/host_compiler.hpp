@@ -212,6 +212,7 @@ class HostCompiler {
             .devices = placement_.devices_per_team(),
             .copy = team,
             .first_replica = placement_.begin(),
+            .first_resolved = placement_.begin(),
             .first_collective = next_collective_,
             .several_hosts = job_.size() > 1,
             .kind = name.kind,

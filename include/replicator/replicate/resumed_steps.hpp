@@ -16,7 +16,7 @@ class ResumedSteps;
 
 // One for all steps of a Replicator.
 struct ResumedRun {
-  const ResumedSteps* ran = nullptr;       // the latest checkpointed step that has run, unless it has left steps out since
+  const ResumedSteps* ran = nullptr;       // the latest checkpointed step that has run, unless its loop has ended since
   const ResumedSteps* skipping = nullptr;  // the latest step that left steps out, if it has more to leave out
   Location skipped_at{};                   // the call of steps() that did so
 };
@@ -27,7 +27,7 @@ struct ResumedRun {
 //   out as often as it was done.
 // - `for (... : train.steps(40)) if (...) mean.steps(1);` has left out bodies of its loop, and the means in them. So each
 //   mean that it asks for is new.
-// What tells them apart: in the second another step has run before mean.steps(1).
+// What tells them apart: in the second another step has run before mean.steps(1), and its loop goes on.
 class ResumedSteps {
  public:
   // `run` and `driver` outlive this.
@@ -35,12 +35,12 @@ class ResumedSteps {
   ResumedSteps(const ResumedSteps&) = delete;
   ResumedSteps& operator=(const ResumedSteps&) = delete;
   ~ResumedSteps() {
-    if (run_.ran == this) run_.ran = nullptr;
+    end_loop();
     if (run_.skipping == this) run_.skipping = nullptr;
   }
 
   // Returns how many of the next `count` steps, asked for at `where`, an earlier run has done. Counts each of its steps
-  // once, and none after another step has run.
+  // once, and none while another step runs.
   template <class = void>
   std::int64_t skip(std::int64_t count, Location where) {
     if (run_.ran && run_.ran != this) {
@@ -52,9 +52,12 @@ class ResumedSteps {
     skipped_ += skipped;
     run_.skipping = left() > 0 ? this : nullptr;
     run_.skipped_at = where;
-    // It has run before: by a step() in front of the rounds, or because this process has rejoined a job in its first step.
-    if (left() > 0) run_.ran = nullptr;
     return static_cast<std::int64_t>(skipped);
+  }
+
+  // The loop of a steps() has ended.
+  void end_loop() {
+    if (run_.ran == this) run_.ran = nullptr;
   }
 
   // Runs the step. Throws BuildError where step() stands in rounds beside steps(n), and so would be done twice.

@@ -108,8 +108,8 @@ class Step {
   std::string plan_json() { return driver().plan_json(); }
 
   // At most `count` steps, as an input range that runs a step when its element is reached. In a resumed run the earlier
-  // steps count too, so the same program ends after the same steps: see steps_done(). What is asked for after another
-  // step has run is new, and counts no earlier steps. The range also ends once the processes have agreed to stop for a
+  // steps count too, so the same program ends after the same steps: see steps_done(). What is asked for in the body of
+  // another step's loop is new, and counts no earlier steps. The range also ends once the processes have agreed to stop for a
   // signal that a StopOnSignal caught.
   //   for (auto [loss, top1] : train.steps(1000)) ...
   class Steps {
@@ -143,6 +143,11 @@ class Step {
       std::optional<Results> current_;
     };
     Steps(Step& owner, std::int64_t count, std::source_location where) : owner_{&owner}, count_{count}, where_{where} {}
+    Steps(const Steps&) = delete;
+    Steps& operator=(const Steps&) = delete;
+    ~Steps() {
+      if (owner_->held_) owner_->held_->resumed.end_loop();
+    }
     Iterator begin() const { return {*owner_, count_, where_}; }
     std::default_sentinel_t end() const { return {}; }
 

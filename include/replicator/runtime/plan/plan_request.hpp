@@ -34,6 +34,7 @@ struct PlanRequest {
   int devices = 1;                     // number of devices of its replicas
   int copy = 0;                        // copy of the mirrored variables, counted on this host
   int first_replica = 0;               // of this host: replica-local variables are counted from here
+  int first_resolved = 0;              // the first replica of the resolution
   int replicas_before = 0;             // replicas of the job before those of the resolution, if the job has several resolutions (asynchronous groups)
   std::uint32_t first_collective = 0;  // earlier programs on the same communicator have lower ids
   bool several_hosts = false;          // small results travel to all hosts
@@ -53,7 +54,7 @@ struct PlanRequest {
 
   int class_of(int r) const {
     if (guests) return static_cast<int>(guest_classes[static_cast<std::size_t>(r)]);
-    return static_cast<int>(resolution.class_of[static_cast<std::size_t>(begin() - replicas_before + r - first_replica)]);
+    return static_cast<int>(resolution.class_of[static_cast<std::size_t>(begin() + r - first_resolved)]);
   }
   // Parts of class c.
   const GraphClass& source(int c) const { return resolution.classes[static_cast<std::size_t>(c)]; }
