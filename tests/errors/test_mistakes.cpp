@@ -237,6 +237,17 @@ TEST_CASE("a variable without a name") {
   CHECK(found.message == "the variable at " + found.line + " was given \"\" as its name: checkpoints and messages need one");
 }
 
+TEST_CASE("a variable whose name is not UTF-8") {
+  const auto found = mistake([](T x, T, Where& at) {
+    ReplicaContext replica{x.graph()};
+    at = Where::current(), (void)replica.variable<float>(
+                               "Gr\xf6\xdf"
+                               "e",
+                               {2}, Initializer::zeros());  // Latin-1
+  });
+  CHECK(found.message == "the variable \"Gr\\xf6\\xdfe\" at " + found.line + " has a name that is not UTF-8, so no file could keep it: write the name in UTF-8");
+}
+
 TEST_CASE("a slice, a transposition, a concatenation that cannot be") {
   auto found = mistake([](T x, T, Where& at) { at = Where::current(), (void)slice(x, {0, 1}, {5, 2}); });
   CHECK_THAT(found.message, Catch::Contains("slice at " + found.line));

@@ -31,6 +31,13 @@ Index index_of(std::int64_t size, const Shard& shard, bool shuffled = true) {
 }
 }  // namespace
 
+TEST_CASE("an index refuses items that cannot be") {
+  CHECK_THROWS_WITH(Index{0}(0), "item 0 was asked for of an index over 0 items: items are counted from 0, and there must be one");
+  Index shuffled{5};
+  shuffled.shuffle({});
+  CHECK_THROWS_WITH(shuffled(-1), Catch::StartsWith("item -1 was asked for of an index over 5 items"));
+}
+
 TEST_CASE("a permutation gives every number below its size once") {
   REQUIRE(rc::check([] {
     const auto size = *rc::gen::inRange<std::int64_t>(1, 700);

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <replicator/graph/passes/optimise.hpp>
+#include <replicator/ops/losses/hinge_loss.hpp>
 #include <replicator/ops/losses/loss.hpp>
 #include <replicator/ops/movement/reshape.hpp>
 
@@ -82,15 +83,19 @@ TEST_CASE("huge logits neither overflow nor give NaN, and minus infinity masks a
   CHECK(doubles(found[1]) == std::vector<double>{0, 0, 0, -1, 0, 1, 0.5, -0.5, 0});
 }
 
-TEST_CASE("a label outside of the classes gives NaN for its example and leaves the others") {
+TEST_CASE("a label outside of the classes gives NaN for its example, in the gradient too, and leaves the others") {
   const auto x = random_array<double>({4, 3}, 3);
   const Labels labels{{4}, {-1, 3, 0, 2}};
-  Losses l{x, labels, 0};
-  const auto found = doubles(evaluate(l.losses, std::vector{x.any(), labels.any()}));
-  CHECK(std::isnan(found[0]));
-  CHECK(std::isnan(found[1]));
-  CHECK(std::isfinite(found[2]));
-  CHECK(std::isfinite(found[3]));
+  for (const bool hinge : {false, true}) {
+    rp::Graph graph;
+    const auto scores = input(graph, x, 0);
+    const auto of = input(graph, labels, 1);
+    const auto losses = hinge ? rp::multiclass_hinge(scores, of) : rp::softmax_cross_entropy(scores, of);
+    const rp::Value wanted[] = {losses.any().value(), rp::gradient(losses, scores).any().value()};
+    const auto found = evaluate(graph, wanted, std::vector{x.any(), labels.any()});
+    for (std::size_t i = 0; i < 4; ++i) CHECK(std::isnan(doubles(found[0])[i]) == (i < 2));
+    for (std::size_t i = 0; i < 12; ++i) CHECK(std::isnan(doubles(found[1])[i]) == (i < 6));
+  }
 }
 
 TEST_CASE("an ignored label has loss 0 and no gradient, with and without smoothing") {

@@ -25,6 +25,15 @@ inline std::size_t utf8_length(std::string_view text) {
   return too_long || surrogate || too_large ? 0 : length;
 }
 
+inline bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const auto length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 enum class LineEnds {
   escape,
   keep

@@ -35,6 +35,7 @@ class Index {
   std::uint64_t seed() const { return shard_.seed; }
   const std::shared_ptr<WorkerPool>& pool() const { return shard_.pool; }
 
+  // Throws BuildError for a negative position, and where there is no item.
   template <class = void>
   Place operator()(std::int64_t position) const;
 

@@ -20,6 +20,8 @@ namespace replicator::data {
 
 template <class>
 Index::Place Index::operator()(std::int64_t position) const {
+  if (size_ < 1 || position < 0)
+    throw BuildError{"item " + std::to_string(position) + " was asked for of an index over " + std::to_string(size_) + " items: items are counted from 0, and there must be one"};
   const std::int64_t number = position * shard_.replicas + shard_.replica;
   const std::int64_t epoch = number / size_, place = number % size_;
   const std::uint64_t seed = order_seed_.value_or(shard_.seed);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/printable.hpp>
 #include <replicator/graph/node.hpp>
 #include <replicator/graph/variable.hpp>
 
@@ -72,7 +73,7 @@ class Graph : public detail::GraphAnchor {
 
   std::span<const VariableDeclaration> variables() const { return variables_; }
   // Declares a variable, or finds the one of that name. Throws BuildError where the two differ in type, kind or initialiser,
-  // and for an empty name, a shape that is too large, or an invalid initialiser.
+  // and for a name that is empty or not UTF-8, a shape that is too large, or an invalid initialiser.
   template <class = void>
   std::uint32_t declare(VariableDeclaration declaration);
   // Null where there is no variable of that name.
@@ -196,6 +197,8 @@ std::uint32_t Graph::declare(VariableDeclaration declaration) {
   if (found == variable_index_.end()) {
     if (declaration.name.empty())
       throw BuildError{"the variable at " + declaration.where.text() + " was given \"\" as its name: checkpoints and messages need one"};
+    if (!detail::is_utf8(declaration.name))
+      throw BuildError{"the variable \"" + detail::printable(declaration.name) + "\" at " + declaration.where.text() + " has a name that is not UTF-8, so no file could keep it: write the name in UTF-8"};
     if (declaration.type.shape.too_large())
       throw BuildError{"the variable \"" + declaration.name + "\" at " + declaration.where.text() + ": " + declaration.type.shape.too_large_text()};
     if (declaration.apart && declaration.kind == VariableKind::mirrored)

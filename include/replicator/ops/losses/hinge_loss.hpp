@@ -26,7 +26,8 @@ Tensor<T> hinge(Tensor<T> scores, Tensor<T> signs, const HingeOptions& options =
 }
 
 // For each example: the sum over the other classes c of max(0, margin + score_c - score_label).
-// scores [N, C], labels [N] in [0, C) -> [N]. A label outside of [0, C) gives NaN. (PyTorch's multi_margin_loss divides by C.)
+// scores [N, C], labels [N] in [0, C) -> [N]. A label outside of [0, C) gives NaN, and so do
+// its gradients. (PyTorch's multi_margin_loss divides by C.)
 // Throws BuildError where the shapes do not fit.
 // Source: Weston and Watkins, "Support vector machines for multi-class pattern recognition", 1999.
 template <FloatingElement T, LabelElement L>
@@ -46,7 +47,7 @@ Tensor<T> multiclass_hinge(Tensor<T> scores, Tensor<L> labels, const HingeOption
       graph, dtype_of<T>, where,
       [&](Symbol x, Symbol r, Symbol c, Symbol l) {
         const Symbol loss = select(c == l, 0, relu(options.margin + (x - r)));
-        return select(l >= 0 && l < classes, loss, std::numeric_limits<double>::quiet_NaN());
+        return loss * select(l >= 0 && l < classes, 1, std::numeric_limits<double>::quiet_NaN());  // a factor, so that gradients are NaN too
       },
       scores, right, numbers, label);
   return Tensor<T>{detail::reduce(ReduceKind::sum, excess, {1}, "multiclass_hinge", where)};

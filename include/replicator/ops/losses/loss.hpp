@@ -121,7 +121,8 @@ struct CrossEntropyOptions {
   std::optional<std::int64_t> ignored = {};
 };
 
-// The loss of each example: logits [.., C], labels [..] in [0, C) -> [..]. A label outside of [0, C) gives NaN.
+// The loss of each example: logits [.., C], labels [..] in [0, C) -> [..]. A label outside of [0, C) gives NaN, and so
+// do its gradients.
 // Throws BuildError where the shapes do not fit, or for a label_smoothing outside of [0, 1].
 template <FloatingElement T, Element L>
 Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossEntropyOptions& options = {},
@@ -153,7 +154,9 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
   return Tensor<T>{detail::map_at(
       graph, dtype_of<T>, where,
       [&](Symbol t, Symbol h, Symbol label) {
-        const Symbol loss = select(label >= 0 && label < classes, log(t) - h, std::numeric_limits<double>::quiet_NaN());
+        Symbol is_class = label >= 0 && label < classes;
+        if (options.ignored) is_class = is_class || label == *options.ignored;
+        const Symbol loss = (log(t) - h) * select(is_class, 1, std::numeric_limits<double>::quiet_NaN());  // a factor, so that gradients are NaN too
         return options.ignored ? select(label == *options.ignored, 0, loss) : loss;
       },
       total, target, labels)};
