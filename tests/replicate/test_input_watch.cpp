@@ -72,4 +72,20 @@ TEST_CASE("a step tells of the replica whose input it waits for") {
   CHECK(told == "replicator: the input of replica 1 has not given element 2 for more than 30 ms; the step waits for it\n");
 }
 
+TEST_CASE("a replicated step tells of an input_fn that takes long") {
+  Deployment deployment;
+  deployment.late = 30ms;
+  Replicator repl{deployment};
+  const TemporaryFolder folder;
+  const auto told = test::told(folder, [&] {
+    (void)repl.replicate(
+        [](const InputContext&) {
+          std::this_thread::sleep_for(300ms);
+          return data::from_generator([](std::int64_t) { return Array<float>{{2}, {1, 2}}; });
+        },
+        [](ReplicaContext&, Tensor<float> x) { return sum(x); });
+  });
+  CHECK(told == "replicator: input_fn has not returned for more than 30 ms; the step waits for it\n");
+}
+
 }  // namespace test_input_watch

@@ -125,6 +125,39 @@ TEST_CASE("a process that is held up itself reports where, when the others give 
   CHECK_THAT(results[1].text, Catch::Contains("where process 1 (pid ") && Catch::Contains("it is at observe#"));
 }
 
+TEST_CASE("a process whose input takes longer than the deadline says which element it waits for") {
+  for (const std::int64_t slow : {0, 5}) {
+    const auto results = test::run_as_job(2, [slow](int) {
+      Replicator repl{with_deadline(2, 1, 2s)};
+      return sum_ten_times(repl, [slow](int replica, std::int64_t i) {
+        if (replica == 1 && i == slow) std::this_thread::sleep_for(5s);
+      });
+    });
+    INFO(test::describe(results));
+    const auto element = "element " + std::to_string(slow) + " of the input of replica 1";
+    CHECK(results[0].exit_code == 1);
+    CHECK(results[1].exit_code == 1);
+    CHECK_THAT(results[1].text, Catch::Contains("  the program's input: since ") && Catch::Contains(" the step waits for " + element + "\n"));
+    CHECK_THAT(results[1].text, Catch::Contains(" waited for " + element + " meanwhile"));
+    CHECK_THAT(results[1].text, !Catch::Contains("under way"));
+    CHECK_THAT(results[0].text, !Catch::Contains("the program's input"));
+  }
+}
+
+TEST_CASE("a signal while the input is awaited is answered with the element") {
+  const auto results = test::run_processes(1, [](int) {
+    report_on_signal(SIGUSR1);
+    Replicator repl{with_deadline(2, 2, 60s)};
+    return sum_ten_times(repl, [](int replica, std::int64_t i) {
+      if (replica != 1 || i != 5) return;
+      ::raise(SIGUSR1);
+      std::this_thread::sleep_for(3s);
+    });
+  });
+  INFO(test::describe(results));
+  CHECK_THAT(results[0].text, Catch::Contains(" the step waits for element 5 of the input of replica 1\n") && Catch::EndsWith("done"));
+}
+
 TEST_CASE("a signal while a device waits is answered by where it stands, and the program goes on") {
   const auto results = test::run_as_job(2, [](int rank) {
     report_on_signal(SIGUSR1);

@@ -26,7 +26,7 @@ class AsyncEngine final : public HostEngine {
   std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
     host().require_outside_step("replicate()");
     host().failure().told([this] { running_steps_.rest_together("a step is replicated"); });  // the step declares and reads variables
-    auto made = host().building().run(inputs);
+    auto made = host().make_inputs(inputs);
     host().checkpoints().begin(ordinal, checkpointed);
     return std::make_unique<AsyncStep>(host(), stop_, running_steps_, ordinal, std::move(made), trace);
   }

@@ -18,7 +18,6 @@
 #include <replicator/async/async_report.hpp>
 #include <replicator/async/async_workers.hpp>
 #include <replicator/async/running_steps.hpp>
-#include <replicator/engine/input_watch.hpp>
 #include <replicator/engine/replica_inputs.hpp>
 #include <replicator/engine/trace_step_function.hpp>
 #include <replicator/graph/dot.hpp>
@@ -33,8 +32,7 @@ class AsyncStep final : public StepDriver, private RunningStep {
     ReplicaInputs sources{std::move(inputs), host_.placement().begin()};
     std::vector<ReplicaInputs::Element> first;
     programs_ = host_.building().run([&] {
-      InputWatch watch{host_.deployment().late};
-      for (std::size_t r = 0; r < sources.size(); ++r) first.push_back(sources.first(r, 0, watch));
+      for (std::size_t r = 0; r < sources.size(); ++r) first.push_back(sources.first(r, 0, host_.input_watch()));
       traced_ = trace_replicas(host_, first, trace);
       return std::make_unique<AsyncPrograms>(host_, traced_, ordinal);
     });

@@ -238,7 +238,7 @@ class ElasticEngine final : public Engine {
   }
   ReadAheadStep& compiled(RestartableStep& restartable) {
     if (!restartable.compiled)
-      restartable.compiled = std::make_unique<ReadAheadStep>(*host_, restartable.ordinal, restartable.from, host_->building().run(restartable.inputs), restartable.trace);
+      restartable.compiled = std::make_unique<ReadAheadStep>(*host_, restartable.ordinal, restartable.from, host_->make_inputs(restartable.inputs), restartable.trace);
     return *restartable.compiled;
   }
   // The step function's captures may be destroyed from now on, so no process may go back to a point where the step is

@@ -27,6 +27,7 @@
 #include <replicator/engine/host_devices.hpp>
 #include <replicator/engine/host_sets.hpp>
 #include <replicator/engine/host_step.hpp>
+#include <replicator/engine/input_watch.hpp>
 #include <replicator/engine/placement.hpp>
 #include <replicator/engine/replay/replay.hpp>
 #include <replicator/engine/replay/replica_recorder.hpp>
@@ -43,6 +44,7 @@
 #include <replicator/engine/step_listeners.hpp>
 #include <replicator/job/etcd/etcd.hpp>
 #include <replicator/replicate/input_context.hpp>
+#include <replicator/replicate/input_source.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/runtime/execution_options.hpp>
 #include <replicator/runtime/see/range_names.hpp>
@@ -148,6 +150,11 @@ class Host {
   const Failure& failure() const { return failure_; }
   // Steps are built as one collective task, from asking for their input to compile().
   CollectiveTask& building() { return building_; }
+  std::vector<std::unique_ptr<InputSource>> make_inputs(const MakeInputs& make) {
+    return building_.run([&] { return input_watch_.during_input_fn(make); });
+  }
+  // For the thread of the program.
+  InputWatch& input_watch() { return input_watch_; }
   HostCompiler& compiler() { return compiler_; }
   // Throws BuildError for a replica that does not exist.
   InputContext input_context(int replica) const {
@@ -387,7 +394,8 @@ class Host {
   Placement placement_;
   collectives::AllReducePreference all_reduce_;
   VariableStore variables_;
-  HangReport hang_report_{job_, placement_, deployment_};
+  InputWatch input_watch_{deployment_.late};
+  HangReport hang_report_{job_, placement_, deployment_, input_watch_};
   HostCommunicators communicators_;
   Failure failure_{job_, placement_, communicators_};
   CollectiveTask building_{job_, failure_};

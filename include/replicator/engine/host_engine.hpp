@@ -32,7 +32,7 @@ class HostEngine : public Engine {
   int next_ordinal(bool checkpointed) const override { return host_.checkpoints().next_ordinal(checkpointed); }
   std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
     host_.require_outside_step("replicate()");
-    auto made = host_.building().run(inputs);
+    auto made = host_.make_inputs(inputs);
     auto from = host_.checkpoints().begin(ordinal, checkpointed);
     return std::make_unique<ReadAheadStep>(host_, ordinal, std::move(from), std::move(made), std::move(trace));
   }

@@ -30,7 +30,7 @@ class ReadAheadStep final : public StepDriver {
  public:
   // `host` outlives this.
   ReadAheadStep(Host& host, int ordinal, Resumption from, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace)
-      : host_{host}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs), host.placement().begin()}, watch_{host.deployment().late}, trace_{std::move(trace)}, current_(inputs_.size()), next_(inputs_.size()), shape_numbers_(inputs_.size()), upcoming_(inputs_.size()), key_(static_cast<std::size_t>(host_.deployment().replicas)), done_{from_.done}, finished_{from_.finished} {
+      : host_{host}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs), host.placement().begin()}, trace_{std::move(trace)}, current_(inputs_.size()), next_(inputs_.size()), shape_numbers_(inputs_.size()), upcoming_(inputs_.size()), key_(static_cast<std::size_t>(host_.deployment().replicas)), done_{from_.done}, finished_{from_.finished} {
     const bool any = host_.building().run([&] {
       // A step that has reached the end of its input is traced with its last element.
       if (done_ > 0) go_to(static_cast<std::int64_t>(finished_ ? done_ - 1 : done_));
@@ -78,7 +78,20 @@ class ReadAheadStep final : public StepDriver {
     if (host_.job().rank() == 0)
       std::fprintf(stderr, "replicator: the input of step %d cannot seek, so its first %lld elements are read again\n", ordinal_,
                    static_cast<long long>(position));
-    inputs_.skip(others, position, watch_);
+    inputs_.skip(others, position, host_.input_watch());
+  }
+  // Calls read(), which waits for this element. Throws CommunicationError if the other processes have given this one up
+  // meanwhile.
+  template <class Read>
+  auto require_awaited(std::size_t r, std::uint64_t number, Read read) {
+    const auto& job = host_.job();
+    const bool awaited = !job.aborted();
+    auto element = read();
+    if (awaited && job.culprit() == job.rank())
+      host_.failure().kept([&] {
+        throw CommunicationError{job.failure() + "\n" + job.describe(job.rank()) + " waited for " + InputWatch::element_text(inputs_.replica(r), number) + " meanwhile", job.rank()};
+      });
+    return element;
   }
   // Returns false if there is no element: in a replay of a step that was not recorded.
   bool read_first() {
@@ -86,14 +99,14 @@ class ReadAheadStep final : public StepDriver {
       const auto recorded = inputs_.recorded_from(r);
       if (recorded) {
         done_ = *recorded;
-        auto element = inputs_.next(r, done_, watch_);
+        auto element = inputs_.next(r, done_, host_.input_watch());
         if (!element) {
           finished_ = true;
           return false;
         }
         current_[r] = std::move(*element);
       } else {
-        current_[r] = inputs_.first(r, done_, watch_);
+        current_[r] = require_awaited(r, done_, [&] { return inputs_.first(r, done_, host_.input_watch()); });
       }
       shape_numbers_[r](current_[r]);
     }
@@ -115,10 +128,11 @@ class ReadAheadStep final : public StepDriver {
     if (input_error_) return;
     const auto began = trace_input_ ? trace_clock() : 0;
     try {
-      auto element = inputs_.next(r, done_ + 1, watch_);
+      auto element = require_awaited(r, done_ + 1, [&] { return inputs_.next(r, done_ + 1, host_.input_watch()); });
       upcoming_[r] = element ? upcoming_with(shape_numbers_[r](*element)) : no_upcoming;
       if (element) next_[r] = std::move(*element);
     } catch (...) {
+      host_.failure().answer();
       input_error_ = std::current_exception();
     }
     if (trace_input_) trace_input_->record(inputs_.replica(r), done_ + 1, began, trace_clock());
@@ -153,7 +167,6 @@ class ReadAheadStep final : public StepDriver {
   int ordinal_;
   Resumption from_;
   ReplicaInputs inputs_;
-  InputWatch watch_;
   Trace trace_;
   std::vector<std::vector<AnyArray>> current_, next_;
   std::vector<ShapeNumbers> shape_numbers_;  // by replica of this host

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HangReport: says where the devices of this process stand. It is written on demand (a signal) and when a wait fails or
+// HangReport: says where the devices of this process and its input stand. It is written on demand (a signal) and when a wait fails or
 // is late.
 #pragma once
 
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <replicator/devices/thread_without_signals.hpp>
+#include <replicator/engine/input_watch.hpp>
 #include <replicator/engine/placement.hpp>
 #include <replicator/io/file.hpp>
 #include <replicator/job/job.hpp>
@@ -64,8 +65,8 @@ class HangReport {
 
   // All arguments outlive this object. From now on it reports a failure of the job, and answers the signals of
   // report_on_signal.
-  HangReport(transport::Job& job, const Placement& placement, const Deployment& deployment)
-      : job_{job}, placement_{placement}, file_{deployment.see.hang_report}, devices_{names_of(deployment)}, records_(deployment.devices.size()), hook_{job.on_abort([this] { failed(); })}, signal_{detail::ReportSignal::instance(), [this] { write("a signal asks", text(shown), text(FlightRecord::capacity)); }} {}
+  HangReport(transport::Job& job, const Placement& placement, const Deployment& deployment, const InputWatch& input)
+      : job_{job}, placement_{placement}, input_{input}, file_{deployment.see.hang_report}, devices_{names_of(deployment)}, records_(deployment.devices.size()), hook_{job.on_abort([this] { failed(); })}, signal_{detail::ReportSignal::instance(), [this] { write("a signal asks", text(shown), text(FlightRecord::capacity)); }} {}
   HangReport(const HangReport&) = delete;
   HangReport& operator=(const HangReport&) = delete;
   ~HangReport() {
@@ -81,8 +82,8 @@ class HangReport {
     return {this, next_++};
   }
 
-  // Called when a communication failure is about to end the steps. Reports once, and only if a device has been at one
-  // place for at least a second. (Otherwise nothing hung, and the error says enough.) Does not wait for the report to
+  // Called when a communication failure is about to end the steps. Reports once, and only if the input has been awaited,
+  // or a device has been at one place, for at least a second. (Otherwise nothing hung, and the error says enough.) Does not wait for the report to
   // be written.
   void failed() {
     const std::lock_guard lock{mutex_};
@@ -117,7 +118,7 @@ class HangReport {
       }
     return what;
   }
-  // A line for each device, and at most so many of its last collectives.
+  // A line for an input that is awaited, and one for each device with at most so many of its last collectives.
   std::string text(std::size_t collectives) const {
     const std::lock_guard lock{mutex_};
     return body(collectives);
@@ -136,6 +137,7 @@ class HangReport {
     return names;
   }
   bool stuck() const {
+    if (const auto input = input_.awaited(); input && trace_clock() - input->since >= long_time) return true;
     for (const auto& record : records_) {
       const auto at = record.position();
       const auto since = at.waits_since ? at.waits_since : at.began;
@@ -159,6 +161,7 @@ class HangReport {
 
   std::string body(std::size_t collectives) const {
     std::string text;
+    if (const auto input = input_.awaited()) text += "  the program's input: since " + ago(input->since) + " the step waits for " + input->what + "\n";
     for (std::size_t device = 0; device < records_.size(); ++device) text += line(device) + last_text(device, collectives);
     return text;
   }
@@ -259,6 +262,7 @@ class HangReport {
 
   transport::Job& job_;
   const Placement& placement_;
+  const InputWatch& input_;
   std::string file_;
   std::vector<std::string> devices_;
   std::deque<FlightRecord> records_;  // by device; entries must not move
