@@ -12,6 +12,7 @@
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/resolve/collective_calls.hpp>
 
+#include "../input/temporary_folder.hpp"
 #include "../support/programs.hpp"
 #include "deployments.hpp"
 
@@ -76,6 +77,33 @@ void check_same_error(const std::vector<test::ProcessResult>& results, const std
 std::string at(int line) { return "test_process_agreement.cpp:" + std::to_string(line); }
 
 }  // namespace
+
+// --- flags -------------------------------------------------------------------------------------------------------------
+
+TEST_CASE("an elastic flag that only some processes have is named on all of them") {
+  for (const int elastic : {0, 1}) {
+    const auto results = test::run_as_job(2, [elastic](int rank) {
+      auto deployment = on_devices(2, 1);
+      deployment.elastic = rank == elastic;
+      Replicator repl{deployment};
+      return std::string{"made"};
+    });
+    const auto has = [elastic](int process) { return std::string{process == elastic ? "has the flag" : "has no such flag"}; };
+    check_same_error(results, "the processes of this job differ in --elastic: process 1 " + has(1) + ", process 0 " + has(0) +
+                                  ": start the same program with the same arguments on every host");
+  }
+  const TemporaryFolder folder;
+  const auto results = test::run_as_job(2, [&folder](int rank) {
+    auto deployment = on_devices(2, 1);
+    deployment.elastic = true;
+    if (rank == 1) deployment.elastic_arbiter = folder.path();
+    Replicator repl{deployment};
+    return std::string{"made"};
+  });
+  check_same_error(results,
+                   "the processes of this job differ in --elastic-arbiter: process 1 has the flag, process 0 has no such flag: "
+                   "start the same program with the same arguments on every host");
+}
 
 // --- the number of steps ----------------------------------------------------------------------------------------------
 

@@ -41,8 +41,8 @@ inline transport::Admission admission_to(const Deployment& deployment) {
               return {};
             } catch (const Error& error) {
               return error.what();
-            }
-          }};
+            } },
+          [deployment](transport::Job& job) { compare_experiments(job, deployment); }};
 }
 
 // Rollback. All processes make the same calls (steps, digests ...) in the same order, and each call is numbered. Before

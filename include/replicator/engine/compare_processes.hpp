@@ -55,12 +55,12 @@ inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
           {"--transport", deployment.transport, {}},
           {"--schedule", deployment.schedule, {}},
           {"--topology", deployment.topology.empty() ? "no file" : "a file", {}},
-          {"--link", deployment.link.empty() ? "not given" : deployment.link, {}},
+          {"--link", deployment.link.empty() ? "no such flag" : deployment.link, {}},
           {"--regime, --staleness and --sync-group", detail::regime_text(deployment), {}},
           {"--recompute-bytes", std::to_string(deployment.recompute_bytes), {}},
           {"--trace, --plan and --skew", deployment.see.gathered(), {}},
-          {"--elastic", deployment.elastic ? "given" : "not given", {}},
-          {"--elastic-arbiter", deployment.elastic_arbiter.empty() ? "not given" : "given", {}},
+          {"--elastic", deployment.elastic ? "the flag" : "no such flag", {}},
+          {"--elastic-arbiter", deployment.elastic_arbiter.empty() ? "no such flag" : "the flag", {}},
           {"--check-drift", std::to_string(deployment.see.check_drift), {}},
           {"--audit", std::to_string(deployment.see.audit), {}},
           {"--checkpoint, --every and --resume", deployment.checkpoint.gathered(), {}},
@@ -69,7 +69,8 @@ inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
           {"the library of kernels", kernel_library(kind), {}, machines}};
 }
 
-// Collective, like all functions below. Throws the same BuildError on every process if the programs, arguments or
+// The first exchange of every job, elastic or not, so that it finds an --elastic that only some processes have. Collective,
+// like all functions below. Throws the same BuildError on every process if the programs, arguments or
 // machines differ in a way that decides bits.
 inline void compare_experiments(transport::Job& job, const Deployment& deployment) {
   if (job.size() > 1) compare_fingerprints(job, experiment_fingerprint(deployment));

@@ -58,7 +58,7 @@ class Host {
  public:
   // Meets the other processes, and reads the checkpoint if one is to be resumed.
   explicit Host(Deployment deployment) : Host{std::move(deployment), nullptr} { open_checkpoints(); }
-  // Joins a job whose processes have already met. Reads no checkpoint.
+  // Joins a job whose processes have already met, and have compared their experiments. Reads no checkpoint.
   Host(Deployment deployment, std::shared_ptr<transport::Job> job)
       : replay_{deployment.see.replay.empty() ? nullptr : std::make_shared<Replay>(deployment.see.replay)},
         deployment_{valid(replay_ ? replay_->deployment(std::move(deployment)) : std::move(deployment))},
@@ -72,7 +72,6 @@ class Host {
         checkpoints_{deployment_, job_, placement_} {
     cpu::self_test();
     require_devices(deployment_.devices);
-    compare_experiments(job_, deployment_);
     const bool audits = deployment_.see.audit > 0 && Audit::possible(deployment_, job_, placement_);
     if (!deployment_.topology.empty() && !replay_)
       all_reduce_.topology = find_topology(job_, deployment_.topology, deployment_.transport, placement_.grid());
@@ -286,7 +285,9 @@ class Host {
   // In the asynchronous regime there is one more copy, the first. The devices have copies of it.
   int copies_of_variables() const { return placement_.teams() + (deployment_.regime == Regime::asynchronous ? 1 : 0); }
   std::shared_ptr<transport::Job> meet() const {
-    return std::make_shared<transport::Job>(replay_ ? transport::ProcessEnvironment{} : environment(deployment_), job_options(deployment_));
+    auto job = std::make_shared<transport::Job>(replay_ ? transport::ProcessEnvironment{} : environment(deployment_), job_options(deployment_));
+    compare_experiments(*job, deployment_);
+    return job;
   }
 
   void compare_sets(const std::string& before) {

@@ -285,6 +285,7 @@ ElasticJob::ElasticJob(const ProcessEnvironment& environment, const JobOptions& 
     return;
   }
   job_ = std::make_shared<Job>(std::move(membership), environment.rank, environment.interface, options);
+  admission_.compare(*job_);
   regroup_.emplace(*job_, environment, options, arbiter_);
   start();
 }
