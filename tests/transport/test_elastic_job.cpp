@@ -226,6 +226,46 @@ TEST_CASE("a process that was only stopped, and in whose place another one came,
   CHECK(results[3].text.ends_with("1 of 3, all"));
 }
 
+TEST_CASE("a second process of a rank that is in a running job ends after the connect deadline, and says why") {
+  const int port = free_port();
+  const Pipe met, refused;
+  const auto results = run_processes(3, [&](int child) -> std::string {
+    transport::ProcessEnvironment environment;
+    environment.rank = std::min(child, 1);
+    environment.world_size = 2;
+    environment.master_address = "127.0.0.1";
+    environment.master_port = static_cast<std::uint16_t>(port);
+    auto options = quick_options();
+    if (child == 2) {
+      met.await();
+      options.connect_deadline = std::chrono::seconds{1};
+      options.report_after = std::chrono::milliseconds{300};
+      try {
+        transport::ElasticJob elastic{environment, options, admission("same")};
+      } catch (const CommunicationError& error) {
+        refused.say("..");
+        return error.what();
+      }
+      return "taken in";
+    }
+    transport::ElasticJob elastic{environment, options, admission("same")};
+    const auto job = elastic.job();
+    job->barrier();
+    if (child == 0) met.say(".");
+    refused.await();
+    job->barrier();
+    job->leave();
+    return "done";
+  });
+  INFO(describe(results));
+  CHECK(results[0].text == "done");
+  CHECK(results[1].text == "done");
+  CHECK_THAT(results[2].text, Catch::Contains("the job is at work there, and the process with this RANK is still in it") &&
+                                  Catch::Contains("comes for a place in the job at 127.0.0.1") && Catch::Contains("each needs a RANK of its own") &&
+                                  !Catch::Contains("waits for others"));
+  CHECK(results[2].seconds < 10);
+}
+
 TEST_CASE("a process that comes back when the job has done its last step says that it finds nobody") {
   const Pipe death;
   const auto left = [&](ElasticJob& elastic, pid_t) -> std::string {

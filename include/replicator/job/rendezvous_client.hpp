@@ -93,6 +93,11 @@ class RendezvousClient {
       throw CommunicationError{"process " + std::to_string(environment_.rank) + " cannot learn where the job is from " + environment_.directory->text() + ", within " +
                                    seconds_text(options_.connect_deadline) + ": " + etcd_error_,
                                -1};
+    if (occupied_)
+      throw CommunicationError{"process " + std::to_string(environment_.rank) + " comes for a place in the job at " + meeting_place(environment_) +
+                                   ", which is at work, but the process with this RANK was still in it after " + seconds_text(options_.connect_deadline) +
+                                   ": each needs a RANK of its own, and each job a MASTER_PORT or a REPLICATOR_JOB of its own",
+                               environment_.rank};
     if (entry_ && !entry_->run.empty())
       throw CommunicationError{"process " + std::to_string(environment_.rank) + " cannot reach the first process of the job at " + meeting_place(environment_) + ", within " +
                                    seconds_text(options_.connect_deadline) + " (tried: " + tried() + "): can this machine connect to that one?" + hint(),
@@ -163,6 +168,7 @@ class RendezvousClient {
   // Without a token, the hello waits for the greeting: only then has somebody accepted the connection.
   void begin(Link& link) {
     challenge_.reset();
+    occupied_ = false;
     proven_ = environment_.job_token.empty() && environment_.insecure;
     if (!believes_only_this_user(environment_)) say_hello(link);
   }
@@ -209,6 +215,11 @@ class RendezvousClient {
         if (!membership_.links.empty()) return true;
         if (silence_ && (proven_ || challenge_.has_value() != challenged)) silence_end = RendezvousClock::now() + *silence_;
         if (!knew || silence_) continue;
+        if (occupied_) {  // the job goes on, whatever comes of this process
+          silence_end = until;
+          attempt.last = answerer + ": the job is at work there, and the process with this RANK is still in it";
+          continue;
+        }
         silence_end = std::max(until, RendezvousClock::now()) + options_.dead_after;
         attempt.last = answerer + ": process 0 is there and waits for others";
       }
@@ -217,7 +228,10 @@ class RendezvousClient {
         attempt.last = answerer + ": another process took its place";
         return false;
       }
-      if (!good) attempt.last = answerer + ": the connection was closed";
+      if (!good) {
+        attempt.last = answerer + ": the connection was closed";
+        occupied_ = false;
+      }
       if (good && silent)
         attempt.last = answerer + ": somebody answered, but did not speak as a process 0";
       if (!good || silent) return false;
@@ -246,6 +260,8 @@ class RendezvousClient {
         accept(link, reader);
       else if (kind == FrameKind::going_on && proven_)
         find_running_job(link);
+      else if (kind == FrameKind::occupied && proven_)
+        occupied_ = true;
     } catch (const CommunicationError&) {
       complaint = "somebody answered, but did not speak as a process 0";
       return false;
@@ -339,6 +355,7 @@ class RendezvousClient {
   JoinRequest request_;
   std::optional<Nonce> challenge_;
   bool proven_ = false;                               // process 0 has proven that it belongs to the job, or everybody is believed
+  bool occupied_ = false;                             // the running job has a process of this rank
   std::optional<std::chrono::milliseconds> silence_;  // of try_connect: limit of every silence of the other end
   Membership membership_;
 };

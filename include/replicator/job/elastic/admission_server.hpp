@@ -47,6 +47,7 @@ struct AdmissionRequest {
   JoinRequest who;
   RendezvousClock::time_point since;  // its last message
   bool told = false;                  // it knows that the job is running and its place is free
+  bool waits = false;                 // it knows that the job is running and its place is not free yet
   bool ready = false;                 // it has reached its first step
   RegroupAddress regroup_address = {};
   Bytes wish = {};  // describes the step that it waits for
@@ -66,6 +67,7 @@ struct AdmissionRequest {
 // directory then tells; the elastic job's thread serves it.
 //
 //   newcomer   hello .. proof      the handshake of a new job
+//   listener   occupied            the job is running, but the place is not free: perhaps its loss is not known yet
 //   listener   going_on            the job is running, and the place is free
 //   newcomer   apply               asks at once whether it may come. Then it does what its program does before its first
 //                                  step, and applies again: ready
@@ -159,6 +161,7 @@ class AdmissionServer {
     if (!free && (request.told || now - request.since > admission_limit || request.who.rank == static_cast<std::uint64_t>(environment_.rank)))
       return refuse(request.link, request.name() + " comes for the place of process " + std::to_string(request.who.rank) +
                                       " of a job that is at work, but that process lives: each needs a RANK of its own");
+    if (!free && !std::exchange(request.waits, true)) request.link.push(FrameWriter{FrameKind::occupied}.finish());
     if (!request.ready && request.told && now - request.since > options_.dead_after) return request.link.close();
     request.beat(now, options_);
     request.link.pump_out();

@@ -36,11 +36,12 @@ enum class FrameKind : std::uint32_t {
   taken,      // nothing: the newcomer has all of the state
   enter,      // the survivors: the processes are about to meet
   outside,    // the calls of a process, its number, the exchange that it asks for: it makes no further call now
+  occupied,   // nothing: the job is running, and the process with the newcomer's number is still in it
 };
 
 // The first word identifies this protocol to reveal foreign connections. It changes whenever the frames change.
 struct FrameHeader {
-  static constexpr std::uint32_t expected_magic = 0x35435052;  // "RPC5"
+  static constexpr std::uint32_t expected_magic = 0x36435052;  // "RPC6"
   std::uint32_t magic = expected_magic;
   FrameKind kind{};
   std::uint64_t bytes = 0;
