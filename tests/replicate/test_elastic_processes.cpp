@@ -197,6 +197,23 @@ TEST_CASE("an arbiter without --elastic, and a folder that not all processes sha
   CHECK(results[1].text.find("process 1 does not find this job in the folder --elastic-arbiter " + second.path()) != std::string::npos);
 }
 
+TEST_CASE("of several processes that are lost at once all are named") {
+  const auto results = test::run_as_job(4, [](int rank) {
+    auto where = elastic();
+    where.replicas = 4;
+    Replicator repl{where};
+    auto train = repl.replicate([](const InputContext& ctx) { return data::from_generator([ctx](std::int64_t at) { return test::element(ctx.seed(), at, ctx.replica()); }); }, test::step_of({}));
+    train.step();
+    if (rank == 1) ::raise(SIGKILL);
+    if (rank == 2) ::raise(SIGSTOP);
+    train.step();
+    return "done as " + std::to_string(repl.process());
+  });
+  INFO(test::describe(results));
+  CHECK_THAT(results[0].text, Catch::Contains("process 1 (pid ") && Catch::Contains("process 2 (pid ") && Catch::Contains("too; the 2 process(es) that are left") && Catch::EndsWith("done as 0"));
+  CHECK_THAT(results[3].text, Catch::EndsWith("done as 1"));
+}
+
 TEST_CASE("steps that take turns, and one that is gone, survive the loss of a process") {
   const auto body = [](Deployment where, int victim, int self) {
     Replicator repl{std::move(where)};

@@ -129,6 +129,25 @@ TEST_CASE("the one that is killed is named by all others in one sentence") {
                   victim == 0 ? "died: its connection closed" : "died: its connection closed during step 12");
 }
 
+TEST_CASE("of several that are killed at once all are named") {
+  auto options = quick_options();
+  options.grace = std::chrono::seconds{2};  // long enough for both connections to close
+  const auto results = run_job(
+      4,
+      [&](Job& job) {
+        job.barrier();
+        if (job.rank() == 1 || job.rank() == 3) ::raise(SIGKILL);
+        return await_failure(job);
+      },
+      options);
+  INFO(describe(results));
+  for (const std::size_t survivor : {0, 2}) {
+    CHECK_THAT(results[survivor].text, Catch::Contains(" died: its connection closed; process ") && Catch::EndsWith(" died too"));
+    CHECK_THAT(results[survivor].text, Catch::Contains("process 1 (pid ") && Catch::Contains("process 3 (pid "));
+    CHECK(results[survivor].text == results[0].text);
+  }
+}
+
 TEST_CASE("the one that is stopped is named by all others in one sentence") {
   const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{2});
   const auto results = run_job(3, [&](Job& job) {

@@ -289,6 +289,7 @@ class ElasticEngine final : public Engine {
   void join_what_is_left() {
     const bool lost = job_->aborted();
     const auto why = job_->failure();
+    const auto lost_one = job_;
     const int before = job_->size();
     left_out_ = true;  // until it is a member of the next job
     job_ = elastic_.after(*job_);
@@ -297,7 +298,20 @@ class ElasticEngine final : public Engine {
     if (lost && job_->rank() == 0 && job_->size() == before)
       std::fprintf(stderr, "replicator: %s; but all %d processes have met again, and go on\n", why.c_str(), before);
     else if (lost && job_->rank() == 0)
-      std::fprintf(stderr, "replicator: %s; the %d process(es) that are left take over its replicas\n", why.c_str(), job_->size());
+      std::fprintf(stderr, "replicator: %s%s; the %d process(es) that are left take over its replicas\n", why.c_str(), others_lost(*lost_one).c_str(), job_->size());
+  }
+  // The processes of the job before that are absent in the present one, without those that its failure names.
+  std::string others_lost(const transport::Job& before) const {
+    std::string text;
+    for (int process = 0; process < before.size(); ++process) {
+      const auto& one = before.process(process);
+      const auto name = before.describe(process);
+      const auto here = [&](int rank) { return job_->process(rank).pid == one.pid && job_->process(rank).host == one.host; };
+      bool found = process == before.culprit() || before.failure().find(name) != std::string::npos;
+      for (int rank = 0; rank < job_->size(); ++rank) found = found || here(rank);
+      if (!found) text += "; " + name + " is lost too";
+    }
+    return text;
   }
   // The deployment of a process outside the job. Reports and topology are left out: the job has those files.
   Deployment deployment_outside() const {

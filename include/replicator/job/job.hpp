@@ -208,6 +208,7 @@ class Job {
   void declare(const std::string& message, int culprit);
   void adopt(const std::string& message, int culprit);
   std::string with_context(const std::string& message) const;
+  std::string also_lost(int who, Clock::time_point now) const;
   void finish_output();
   void unhook(std::uint64_t id);
 

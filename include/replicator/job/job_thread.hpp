@@ -125,12 +125,13 @@ inline void Job::judge(Clock::time_point now) {
     const int who = static_cast<int>(i);
     if (peer.departed) continue;
     if (peer.lost != never && now - peer.lost >= options_.grace)
-      declare(with_context(describe(who) + (peer.broke.empty() ? " died: its connection closed" : " broke the protocol: " + peer.broke)), who);
+      declare(with_context(describe(who) + (peer.broke.empty() ? " died: its connection closed" : " broke the protocol: " + peer.broke)) + also_lost(who, now), who);
     else if (peer.lost == never && peer.suspected != never && now - peer.suspected >= options_.grace)
       declare(with_context(peer.suspicion), who);
     else if (peer.lost == never && now - peer.heard > options_.dead_after)
       declare(with_context(describe(who) + " died or was stopped: no heartbeat for " +
-                           detail::seconds_text(options_.dead_after)),
+                           detail::seconds_text(options_.dead_after)) +
+                  also_lost(who, now),
               who);
   }
   if (!aborted()) judge_calls();
@@ -345,6 +346,18 @@ inline void Job::adopt(const std::string& message, int culprit) {
 inline std::string Job::with_context(const std::string& message) const {
   const auto call = call_text();
   return !is_hub() || call.empty() ? message : message + " during " + call;
+}
+
+// The other processes that are known to be lost, as an addition to the verdict on `who`. Empty without any.
+inline std::string Job::also_lost(int who, Clock::time_point now) const {
+  std::string text;
+  for (int process = 0; process < static_cast<int>(peers_.size()); ++process) {
+    const auto& peer = peers_[static_cast<std::size_t>(process)];
+    if (process == who || peer.departed) continue;
+    if (peer.lost != Clock::time_point{}) text += "; " + describe(process) + " died too";
+    else if (now - peer.heard > options_.dead_after) text += "; " + describe(process) + " died or was stopped too";
+  }
+  return text;
 }
 
 // The last messages must arrive. Closing a socket with unread input would discard them. So send, shut down, read to the
