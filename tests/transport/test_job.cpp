@@ -129,6 +129,12 @@ TEST_CASE("the one that is killed is named by all others in one sentence") {
                   victim == 0 ? "died: its connection closed" : "died: its connection closed during step 12");
 }
 
+TEST_CASE("a job of one process refuses an interface that is not there") {
+  transport::ProcessEnvironment alone;
+  alone.interface = "nowhere0";
+  CHECK_THROWS_WITH(Job{alone}, Catch::Contains("--interface (or REPLICATOR_INTERFACE) is \"nowhere0\", but no interface"));
+}
+
 TEST_CASE("of several that are killed at once all are named") {
   auto options = quick_options();
   options.grace = std::chrono::seconds{2};  // long enough for both connections to close

@@ -24,6 +24,7 @@ namespace replicator::detail::transport::detail {
 template <class = void>
 Membership meet(const ProcessEnvironment& environment, const JobOptions& options) {
   if (environment.world_size == 1) {
+    if (!environment.interface.empty()) addresses_of(environment.interface);  // throws if there is none of that name
     Membership alone;
     alone.processes = {this_process()};
     return alone;
