@@ -237,12 +237,12 @@ TEST_CASE("a replay asks no input function, and steps that were not recorded are
 
 TEST_CASE("files that are no recordings are refused") {
   const TemporaryFolder folder;
-  CHECK_THAT(error_of([&] { Replicator{replaying(folder.path() + "/none")}; }), Catch::Contains("/none: cannot open for reading"));
+  CHECK_THAT(error_of([&] { Replicator{replaying(folder.path() + "/none")}; }), Catch::StartsWith("--replay: " + folder.path() + "/none: cannot open for reading"));
   const auto file = folder.path() + "/weights.safetensors";
   io::write_safetensors(file, std::map<std::string, AnyArray>{{"w", AnyArray{TensorType{DType::float32, {2}}}}});
-  CHECK(error_of([&] { Replicator{replaying(file)}; }) == file + ": it was not written by --record: its metadata lacks \"format\"");
+  CHECK(error_of([&] { Replicator{replaying(file)}; }) == "--replay: " + file + ": it was not written by --record: its metadata lacks \"format\"");
   io::write_safetensors(file, std::map<std::string, AnyArray>{}, {{"format", "pt"}});
-  CHECK(error_of([&] { Replicator{replaying(file)}; }) == file + ": it was not written by --record: its format is \"pt\"");
+  CHECK(error_of([&] { Replicator{replaying(file)}; }) == "--replay: " + file + ": it was not written by --record: its format is \"pt\"");
   run(recording(on_devices(2, 1), 1, 0, 1, file), 1);
   CHECK(error_of([&] { Replicator{recording(replaying(file), 0, 0, 1, file)}; }) ==
         "--record and --replay were both given: a replay receives only what is in its file already");

@@ -43,7 +43,7 @@ class RecordedInput final : public InputSource {
 class Replay final : public StepListener {
  public:
   // Throws DataError if the file is missing, damaged, or not a recording.
-  explicit Replay(const std::string& path) : path_{path}, recording_{load_recording(path)}, left_{recording_.steps.size()} {}
+  explicit Replay(const std::string& path) : path_{path}, recording_{load(path)}, left_{recording_.steps.size()} {}
 
   int replica() const { return recording_.replica; }
   int replicas() const { return recording_.replicas; }
@@ -121,6 +121,13 @@ class Replay final : public StepListener {
   }
 
  private:
+  static Recording load(const std::string& path) {
+    try {
+      return load_recording(path);
+    } catch (const DataError& error) {
+      throw DataError{std::string{"--replay: "} + error.what()};
+    }
+  }
   std::size_t find(const StepMoment& moment) const {
     for (std::size_t i = 0; i < recording_.steps.size(); ++i)
       if (recording_.steps[i].ordinal == moment.ordinal && recording_.steps[i].number == moment.number) return i;

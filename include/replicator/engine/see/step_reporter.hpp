@@ -44,6 +44,8 @@ class StepReporter {
   void begin() {
     if (!options_.trace.empty()) io::require_writable("--trace", options_.trace);
     if (!options_.hang_report.empty()) io::require_writable("--hang-report", options_.hang_report);
+    if (!options_.plan.empty() && job_.rank() == 0) io::require_writable("--plan", options_.plan);
+    if (!options_.dot.empty() && job_.rank() == 0) io::require_writable("--dot", options_.dot);
     if (!needs_clock()) return;
     const auto offset = transport::measure_clock_offset(job_);
     trace_.clock = {trace_clock(), offset.offset, 0, 0, offset.uncertainty};
