@@ -120,9 +120,11 @@ TEST_CASE("the program's name is no argument") {
   CHECK(Deployment::from(0, nullptr).replicas == 1);
 }
 
-TEST_CASE("serial puts all replicas on one device; of two wishes the later counts") {
-  CHECK(parsed({"--devices", "cpu:0-3", "--serial"}).devices.size() == 1);
-  CHECK(parsed({"--serial", "--devices", "cpu:0-3"}).devices.size() == 4);
+TEST_CASE("serial puts all replicas on one device, and is refused beside devices") {
+  CHECK(parsed({"--serial"}).devices.size() == 1);
+  const auto refused = Catch::Contains("--serial and --devices were both given");
+  CHECK_THROWS_WITH(parsed({"--devices", "cpu:0-3", "--serial"}), refused);
+  CHECK_THROWS_WITH(parsed({"--serial", "--devices=cpu:0-3"}), refused);
 }
 
 TEST_CASE("devices are named one by one, by ranges, or both") {

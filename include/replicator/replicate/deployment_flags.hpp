@@ -162,6 +162,7 @@ inline constexpr Flag<D> flags_of[] = {
 template <class D>
 D take_flags(std::span<const char* const> arguments) {
   D deployment;
+  bool serial = false, devices = false;
   const auto find = [](Text name) -> const Flag<D>* {
     for (const auto& flag : flags_of<D>)
       if (!flag.name.empty() && flag.name == name) return &flag;
@@ -179,9 +180,12 @@ D take_flags(std::span<const char* const> arguments) {
     const bool joined = equals != Text::npos;
     if (flag->is_switch() && joined) throw BuildError{std::string{name} + " takes no value: found " + std::string{argument}};
     if (!flag->is_switch() && !joined && i + 1 == arguments.size()) throw BuildError{std::string{name} + " needs a value"};
+    serial = serial || name == "--serial";
+    devices = devices || name == "--devices";
     flag->set(deployment, name, flag->is_switch() ? Text{} : joined ? argument.substr(equals + 1)
                                                                     : Text{arguments[++i]});
   }
+  if (serial && devices) throw BuildError{"--serial and --devices were both given: --serial means one device, cpu:0, so give one of them"};
   return deployment;
 }
 
