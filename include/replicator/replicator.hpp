@@ -40,6 +40,7 @@
 #include <replicator/resolve/collective_calls.hpp>
 #include <replicator/resolve/map_over_replicas.hpp>
 #include <replicator/resolve/nests.hpp>
+#include <replicator/resolve/variable_functions.hpp>
 
 // Optional parts. The folder of a part is on the include path only if this build has it. The kernels, transports,
 // readers and the engine are compiled here, unless the program links a library that holds them (the CMake target
