@@ -24,9 +24,10 @@ struct EmbeddingOptions {
 // Variable: <name>.weight [entries, features]; float32 for bfloat16.
 // Throws BuildError unless entries and features are at least 1. An index outside of [0, entries) throws DataError in
 // the step, which names this layer.
-template <FloatingElement T = float, IndexElement I>
+template <FloatingElement T = float, Element I>
 Tensor<T> embedding(ReplicaContext& replica, Tensor<I> indices, std::string_view name, const EmbeddingOptions& options,
                     std::source_location where = std::source_location::current()) {
+  static_assert(IndexElement<I>, "replicator: nn::embedding takes indices of int32 or int64: rp::cast<std::int32_t>(indices)");
   const std::string title = "embedding \"" + replica.graph().scope() + std::string{name} + "\"";
   if (options.entries < 1 || options.features < 1)
     throw BuildError{"replica " + std::to_string(replica.id()) + ": " + title + " at " + Location{where}.text() + ": entries and features must be at least 1, found " +

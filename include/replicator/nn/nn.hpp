@@ -28,5 +28,6 @@
 #include <replicator/nn/optimizers/sharded.hpp>
 #include <replicator/nn/optimizers/target.hpp>
 #include <replicator/nn/recurrent.hpp>
+#include <replicator/nn/refused_types.hpp>
 #include <replicator/nn/rms_norm.hpp>
 #include <replicator/nn/spectral_norm.hpp>

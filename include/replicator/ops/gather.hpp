@@ -137,9 +137,10 @@ inline std::vector<AnyTensor> Gather::gradient(const GradientContext& at) const 
 
 // x [A.., n, B..], indices [I..] -> [A.., I.., B..]: the slices of x at the indices along an axis (-1: the last). Any dtype.
 // Throws BuildError for an axis that does not exist. An index outside of [0, n) throws DataError in the step.
-template <Element T, IndexElement I>
+template <Element T, Element I>
 Tensor<T> gather(Tensor<T> x, Tensor<I> indices, std::int64_t axis = 0,
                  std::source_location where = std::source_location::current()) {
+  static_assert(IndexElement<I>, "replicator: gather takes indices of int32 or int64: rp::cast<std::int32_t>(indices)");
   const auto from_front =
       detail::at_line("gather", where, [&] { return detail::require_axis(axis, x.shape().rank()); });
   return Tensor<T>{compute(x.graph(), Gather{from_front}, {x, indices}, where)};
@@ -148,9 +149,10 @@ Tensor<T> gather(Tensor<T> x, Tensor<I> indices, std::int64_t axis = 0,
 // x [A.., I.., B..], indices [I..] -> [A.., extent, B..]: zeros, plus the slices of x at the indices along an axis of the result
 // (-1: the last), added in the order of the indices. Takes floating types, int32 and int64. Throws BuildError for uint8 and bool,
 // and as gather does.
-template <Element T, IndexElement I>
+template <Element T, Element I>
 Tensor<T> scatter_add(Tensor<T> x, Tensor<I> indices, std::int64_t extent, std::int64_t axis = 0,
                       std::source_location where = std::source_location::current()) {
+  static_assert(IndexElement<I>, "replicator: scatter_add takes indices of int32 or int64: rp::cast<std::int32_t>(indices)");
   const auto from_front = detail::at_line("scatter_add", where, [&] {
     const std::size_t rank = x.shape().rank() + 1, taken = indices.shape().rank();
     return detail::require_axis(axis, rank > taken ? rank - taken : 0);

@@ -35,6 +35,7 @@
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/ops/refused_types.hpp>
 #include <replicator/ops/resize.hpp>
 #include <replicator/ops/sampling.hpp>
 #include <replicator/ops/stop_gradient.hpp>

@@ -30,9 +30,10 @@ Tensor<T> hinge(Tensor<T> scores, Tensor<T> signs, const HingeOptions& options =
 // its gradients. (PyTorch's multi_margin_loss divides by C.)
 // Throws BuildError where the shapes do not fit.
 // Source: Weston and Watkins, "Support vector machines for multi-class pattern recognition", 1999.
-template <FloatingElement T, LabelElement L>
+template <FloatingElement T, Element L>
 Tensor<T> multiclass_hinge(Tensor<T> scores, Tensor<L> labels, const HingeOptions& options = {},
                            std::source_location where = std::source_location::current()) {
+  static_assert(LabelElement<L>, "replicator: multiclass_hinge takes the number of each example's class: cast<std::int32_t>(labels), or argmax(labels) where they are one-hot");
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(multiclass_hinge(cast<float>(scores, where), labels, options, where), where);
   detail::require_classes("multiclass_hinge", scores, labels, where);
   Graph& graph = scores.graph();

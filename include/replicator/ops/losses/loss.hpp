@@ -164,8 +164,9 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
 
 // The part of the examples that have their largest logit (the first of equal ones) at the label.
 // [.., C], [..] -> scalar in [0, 1]. Throws BuildError where the shapes do not fit.
-template <FloatingElement T, LabelElement L>
+template <FloatingElement T, Element L>
 Tensor<T> accuracy(Tensor<T> logits, Tensor<L> labels, std::source_location where = std::source_location::current()) {
+  static_assert(LabelElement<L>, "replicator: accuracy takes the number of each example's class: cast<std::int32_t>(labels), or argmax(labels) where they are one-hot");
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(accuracy(cast<float>(logits, where), labels, where), where);
   detail::require_classes("accuracy", logits, labels, where);
   Graph& graph = logits.graph();
