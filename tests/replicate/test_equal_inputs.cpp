@@ -115,6 +115,7 @@ TEST_CASE("values of all replicas are printed and summed") {
   CHECK(text(Numbers{{{{}, {0.5f}}, {{}, {0.25f}}}, 0, 2}) == "[0.5, 0.25]");
   CHECK(text(Numbers{{{{2}, {1, 2}}, {{2}, {3, 4}}}, 2, 4}) == "replicas 2 to 3: [[1, 2], [3, 4]]");
   CHECK(text(Numbers{{Array<float>{{3, 3}}}, 0, 1}) == "[[0, 0, 0, 0, 0, 0, 0, 0, ...]]");
+  CHECK(text(std::tuple{Numbers{{{{}, {0.5f}}}, 0, 1}, Numbers{{{{}, {2}}}, 0, 1}}) == "[0.5], [2]");
   CHECK(text(PerReplica<Array<std::uint8_t>>{{{{}, {65}}}, 0, 1}) == "[65]");
   CHECK(text(Array<float>{{2, 1}, {1, 2}}) == "[1, 2]");
   CHECK(text(Array<float>{{}, {0.5f}}) == "0.5");

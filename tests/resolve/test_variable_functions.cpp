@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,14 @@ TEST_CASE("a function of a variable reads what the step has assigned so far, at 
   CHECK(graph.node(y.any().value()).where.text() == "test_variable_functions.cpp:" + std::to_string(__LINE__ - 1));
   using Catch::Matchers::Contains;
   CHECK_THROWS_WITH(rp::sum(w, {1}), Contains("sum at test_variable_functions.cpp:" + std::to_string(__LINE__)));
+}
+
+TEST_CASE("a variable prints its name and type") {
+  Graph graph;
+  ReplicaContext replica{graph};
+  std::ostringstream out;
+  out << replica.variable<float>("w", {2, 3}, Initializer::zeros());
+  CHECK(out.str() == "w float32[2, 3]");
 }
 
 }  // namespace test_variable_functions

@@ -187,6 +187,13 @@ class Array {
   }
   const AnyArray& any() const& { return any_; }
   AnyArray&& any() && { return std::move(any_); }
+  // Does not compile: an array is no number.
+  operator T() const {  // NOLINT: implicit, so that arithmetic and comparisons are refused, too
+    static_assert(sizeof(T) == 0,
+                  "replicator: an rp::Array is no number: array.item() is the value of one with a single element, and array[i] is element i. A step's "
+                  "result has an array for each replica: loss[0].item()");
+    return item();
+  }
 
  private:
   AnyArray any_;

@@ -8,6 +8,7 @@
 #include <iosfwd>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,11 @@ class PerReplica {
   }
   auto begin() const { return values_.begin(); }
   auto end() const { return values_.end(); }
+  // Does not compile: there is a value for each replica.
+  operator double() const {  // NOLINT: implicit, so that arithmetic, comparisons and std::cout are refused, too
+    static_assert(sizeof(V) == 0, "replicator: an rp::PerReplica has a value for each replica: rp::mean(loss) is the mean over them, and loss[0].item() the number of replica 0");
+    return 0;
+  }
 
  private:
   std::vector<V> values_;
@@ -117,6 +123,12 @@ std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& o
   out << '[';
   for (int i = 0; i < count; ++i) out << (i > 0 ? ", " : "") << *(values.begin() + i);
   return out << ']';
+}
+// Prints the results of a step one after the other, with ", " between them: std::cout << train.step().
+template <class... A, class Traits>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const std::tuple<PerReplica<A>...>& results) {
+  std::apply([&](const auto&... each) { [[maybe_unused]] const char* between = ""; ((out << std::exchange(between, ", ") << each), ...); }, results);
+  return out;
 }
 
 }  // namespace replicator

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <iosfwd>
 #include <source_location>
 #include <string>
 #include <type_traits>
@@ -44,6 +45,12 @@ class Variable {
   Variable& operator*=(const X&) { return refuse_assignment<X>(); }
   template <detail::AssignedInCpp<T> X>
   Variable& operator/=(const X&) { return refuse_assignment<X>(); }
+
+  // Prints the name and the type, "fc.weight float32[16, 10]": all that is known while the step is traced.
+  template <class Traits>
+  friend std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const Variable& w) {
+    return out << w.name() << ' ' << w.declaration().type.text();
+  }
 
   const std::string& name() const { return declaration().name; }
   const Shape& shape() const { return declaration().type.shape; }
