@@ -406,6 +406,11 @@ TEST_CASE("a gradient by a tensor that was not used, though its input was, is to
           const auto part = x * 2.0f;
           (void)gradient(gradient(sum(part * 3.0f), part), part);  // the second derivative of a line is 0, as it should be
         }) == "");
+  CHECK(said([](Tensor<float> xy) {
+          const auto x = xy * 2.0f, y = xy * 3.0f;
+          const auto u = sum(x * x + y * y);
+          (void)gradient(sum(gradient(u, x)), y);  // the mixed derivative of f(x) + g(y) is 0, as it should be
+        }) == "");
 }
 
 }  // namespace test_gradients

@@ -177,7 +177,7 @@ class Differentiation {
 };
 
 // A line on stderr, of replica 0 alone, for an x that y does not depend on, though both are computed from one component of the
-// input. A gradient of 0 is then seldom meant.
+// input. A gradient of 0 is then seldom meant, unless y is a derivative itself: those of f(a) + g(b) do not depend on both a and b.
 template <class = void>
 void warn_of_unused(AnyTensor y, AnyTensor x, Location where) {
   Graph& graph = y.graph();
@@ -192,6 +192,8 @@ void warn_of_unused(AnyTensor y, AnyTensor x, Location where) {
   };
   const auto of_y = sources(y);
   if (of_y[x.value().node]) return;
+  for (std::uint32_t i = 0; i < of_y.size(); ++i)
+    if (of_y[i] && graph.node(i).marks.order > 0) return;
   const auto of_x = sources(x);
   for (std::uint32_t i = 0; i < of_x.size(); ++i)
     if (const auto* input = graph.node(i).get<Input>(); of_x[i] && of_y[i] && input && input->source == Input::Source::element) {
