@@ -118,6 +118,23 @@ TEST_CASE("a comparison of shapes that do not broadcast names both and the line,
   CHECK_THROWS_WITH(a > 0 && b > 0, Catch::Contains("test_elementwise.cpp:" + std::to_string(__LINE__)));
 }
 
+TEST_CASE("operations on bits take the bits of integers beyond int64") {
+  Graph graph;
+  const Array<std::int64_t> x{{2}, {1, -1}};
+  const Array<std::int32_t> y{{2}, {1, -1}};
+  const Tensor<std::int64_t> a{input(graph, x.any().type(), 0)};
+  const Tensor<std::int32_t> b{input(graph, y.any().type(), 1)};
+  const auto inputs = std::vector{x.any(), y.any()};
+  constexpr std::uint64_t all = ~0ull, highest = 1ull << 63;
+  CHECK(doubles(evaluate(a ^ all, inputs)) == Values{-2, 0});
+  CHECK(doubles(evaluate(all & a, inputs)) == Values{1, -1});
+  CHECK(doubles(evaluate(a | highest, inputs)) == Values{-0x1p63 + 1, -1});
+  CHECK(doubles(evaluate(b ^ all, inputs)) == Values{-2, 0});
+  CHECK(doubles(evaluate(map([](auto v) { return v ^ all; }, a), inputs)) == Values{-2, 0});
+  CHECK_THROWS_WITH(a + all, Catch::Contains("the number 1.84467e+19, which is of a floating type or beyond int64"));
+  CHECK_THROWS_WITH(a ^ 0.5, Catch::Contains("the number 0.5, which is of a floating type"));
+}
+
 TEST_CASE("a number with a point, or one that is too large, is refused beside integers with the line and a cure") {
   Graph graph{1, 2};
   const Tensor<std::uint8_t> pixels{input(graph, {DType::uint8, {2}}, 0)};

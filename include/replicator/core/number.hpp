@@ -19,8 +19,8 @@ class Number {
   requires std::is_arithmetic_v<T>
   constexpr Number(T value) {  // NOLINT: implicit on purpose
     if constexpr (std::is_integral_v<T>) is_whole_ = std::is_signed_v<T> || static_cast<std::uint64_t>(value) <= 0x7FFF'FFFF'FFFF'FFFF;
-    if (is_whole_) whole_ = static_cast<std::int64_t>(value);
-    else real_ = static_cast<double>(value);
+    if constexpr (std::is_integral_v<T>) whole_ = static_cast<std::int64_t>(value);
+    if (!is_whole_) real_ = static_cast<double>(value);
   }
   constexpr Number(bfloat16 value) : real_{static_cast<double>(static_cast<float>(value))} {}  // NOLINT: implicit on purpose
 
@@ -55,6 +55,8 @@ class Number {
     }
   }
 
+  // An integer beyond int64 as the int64 with the same bits, for operations on bits. Other numbers stay.
+  constexpr Number same_bits() const { return whole_ != 0 ? Number{whole_} : *this; }
   // Whether it was written as an integer, up to the limits of int64.
   constexpr bool is_whole() const { return is_whole_; }
 
@@ -70,7 +72,7 @@ class Number {
 
  private:
   bool is_whole_ = false;
-  std::int64_t whole_ = 0;
+  std::int64_t whole_ = 0;  // of an integer beyond int64: its bits
   double real_ = 0;
 };
 

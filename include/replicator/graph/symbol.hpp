@@ -121,8 +121,9 @@ class Symbol {
     if (is_floating(expression_->compute))
       throw BuildError{std::string{what} + " takes integers, but the functor works on " + std::string{name_of(expression_->compute)} + ": " + mend};
   }
-  // The same for an operation on bits, which takes the low ones of any integer.
+  // The same for an operation on bits, which takes the low bits of any integer.
   Symbol word(Number value) const {
+    value = value.same_bits();
     if (!is_floating(expression_->compute) && !value.is_whole()) refuse(value);
     return {*expression_, expression_->constant(value)};
   }

@@ -27,11 +27,12 @@ template <class = void>
   throw BuildError{"replica " + std::to_string(tensor.graph().replica()) + ": " + std::string{title} + " at " + where.text() + ": found " + tensor.type().text() +
                    " and the number " + unfit_number(number, tensor.dtype())};
 }
-// The number. Beside integers it must be one of them; operations on bits take its low ones.
+// The number. Beside integers it must be one of them; operations on bits take the low bits of any integer.
 template <Element T>
-Number checked(Number number, const AnyTensor& tensor, Location where, std::string_view title, bool any_size = false) {
+Number checked(Number number, const AnyTensor& tensor, Location where, std::string_view title, bool for_bits = false) {
+  if (for_bits) number = number.same_bits();
   if constexpr (std::integral<T>)
-    if (!number.is_whole() || !(any_size || number.fits<T>())) refuse_number(number, tensor, where, title);
+    if (!number.is_whole() || !(for_bits || number.fits<T>())) refuse_number(number, tensor, where, title);
   return number;
 }
 }  // namespace detail
