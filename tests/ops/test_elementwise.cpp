@@ -2,6 +2,7 @@
 // Operators on tensors. (Values of maps: tests/cpu/test_map.cpp.)
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <cmath>
 #include <sstream>
 #include <vector>
@@ -133,6 +134,20 @@ TEST_CASE("operations on bits take the bits of integers beyond int64") {
   CHECK(doubles(evaluate(map([](auto v) { return v ^ all; }, a), inputs)) == Values{-2, 0});
   CHECK_THROWS_WITH(a + all, Catch::Contains("the number 1.84467e+19, which is of a floating type or beyond int64"));
   CHECK_THROWS_WITH(a ^ 0.5, Catch::Contains("the number 0.5, which is of a floating type"));
+}
+
+TEST_CASE("enumerators and atomics stand beside tensors as their numbers") {
+  enum Size {
+    two = 2
+  };
+  Pair of{{{2}, {3, 5}}, {{1}, {2}}};
+  const std::atomic<float> half{0.5f};
+  const std::atomic<std::int64_t> large{(std::int64_t{1} << 62) + 1};
+  CHECK(of(two * of.a + half) == Values{6.5, 10.5});
+  CHECK(of(maximum(of.a, large)) == Values{0x1p62, 0x1p62});
+  CHECK(Number{large}.as<std::int64_t>() == large);
+  of.a *= half;
+  CHECK(of(of.a) == Values{1.5, 2.5});
 }
 
 TEST_CASE("a number with a point, or one that is too large, is refused beside integers with the line and a cure") {

@@ -12,6 +12,23 @@
 
 namespace replicator {
 
+namespace detail {
+template <class T>
+struct NumberIn {};
+template <class T>
+requires std::is_enum_v<T>
+struct NumberIn<T> : std::underlying_type<T> {
+};
+template <class T>
+requires requires { typename T::value_type; }
+struct NumberIn<T> {
+  using type = typename T::value_type;
+};
+// An enumerator without its own scope, a std::atomic and the like: what converts to the arithmetic type that it holds.
+template <class T>
+concept HoldsNumber = std::is_arithmetic_v<typename NumberIn<T>::type> && std::is_convertible_v<const T&, typename NumberIn<T>::type>;
+}  // namespace detail
+
 // Keeps integers up to int64 exact, so that no 64-bit id or hash is rounded. Everything else is stored as a double.
 class Number {
  public:
@@ -22,7 +39,9 @@ class Number {
     if constexpr (std::is_integral_v<T>) whole_ = static_cast<std::int64_t>(value);
     if (!is_whole_) real_ = static_cast<double>(value);
   }
-  constexpr Number(bfloat16 value) : real_{static_cast<double>(static_cast<float>(value))} {}  // NOLINT: implicit on purpose
+  template <detail::HoldsNumber T>
+  constexpr Number(const T& value) : Number(static_cast<typename detail::NumberIn<T>::type>(value)) {}  // NOLINT: implicit on purpose
+  constexpr Number(bfloat16 value) : real_{static_cast<double>(static_cast<float>(value))} {}           // NOLINT: implicit on purpose
 
   constexpr double real() const { return is_whole_ ? static_cast<double>(whole_) : real_; }
   // Rounds towards zero. Values beyond int64 become its nearest limit, and NaN becomes 0, as in rp::cast.
