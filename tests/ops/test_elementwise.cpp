@@ -195,6 +195,22 @@ TEST_CASE("round gives the nearest whole number, and of two the even one, in map
   CHECK(of(gradient(sum(round(of.a)), of.a)) == Values(9, 0));
 }
 
+TEMPLATE_TEST_CASE("what is rounded to 0 keeps its sign, in every lane", "", float, double, bfloat16) {
+  constexpr std::int64_t n = 37;  // whole vectors and a tail
+  Array<TestType> values{{n}};
+  const double cycle[] = {-0.3, -0.5, -0.0, 0.3, 0.5, 0.0};
+  for (std::int64_t i = 0; i < n; ++i) values[i] = static_cast<TestType>(cycle[i % 6]);
+  Graph graph;
+  const auto x = input(graph, values, 0);
+  for (const AnyTensor y : {AnyTensor{round(x)}, AnyTensor{map([](auto v) { return round(v); }, x)}}) {
+    const auto found = doubles(evaluate(y, std::vector{values.any()}));
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      CHECK(found[i] == 0);
+      CHECK(std::signbit(found[i]) == (i % 6 < 3));
+    }
+  }
+}
+
 TEST_CASE("clamp keeps values between two numbers, and passes the gradient where it kept one") {
   const Pair of{{{4}, {-3, 0.5f, 7, NAN}}, {{1}, {0}}};
   const auto kept = of(clamp(of.a, -1, 2));

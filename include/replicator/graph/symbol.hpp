@@ -90,12 +90,12 @@ class Symbol {
   friend Symbol cos(Symbol a) { return a.with(detail::ScalarOp::cosine); }
   friend Symbol floor(Symbol a) { return a.with(detail::ScalarOp::floor); }
   friend Symbol ceil(Symbol a) { return -floor(-a); }
-  // The nearest whole number. Of two it is the even one.
+  // The nearest whole number. Of two it is the even one. 0 has the sign of a: -(-1 - below) is below + 1, and -0 where below is -1.
   friend Symbol round(Symbol a) {
     if (!is_floating(a.expression_->compute)) return a;
     const Symbol below = floor(a), part = a - below, half = a.number(0.5);
     const Symbol up = part > half || (part == half && below != 2 * floor(below * half));
-    return below + select(up, 1, a.number(0));
+    return select(up, -(-1 - below), below);
   }
   friend Symbol relu(Symbol a) { return a.with(detail::ScalarOp::rectify); }
   friend Symbol min(Symbol a, Symbol b) { return a.with(detail::ScalarOp::minimum, b); }

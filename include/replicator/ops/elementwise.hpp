@@ -183,7 +183,7 @@ Tensor<T> ceil(Tensor<T> x, std::source_location where = std::source_location::c
   return Tensor<T>{detail::titled_map(
       "ceil", dtype_of<T>, where, [](Symbol a) { return ceil(a); }, x.any())};
 }
-// The nearest whole number, and of two the even one, as in PyTorch and NumPy. Its derivative is 0.
+// The nearest whole number, and of two the even one, as in PyTorch and NumPy: -0.3 gives -0. Its derivative is 0.
 template <FloatingElement T>
 Tensor<T> round(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::titled_map(
