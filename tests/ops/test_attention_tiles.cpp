@@ -181,6 +181,16 @@ TEST_CASE("products with a whole tile of keys that are minus infinity leave the 
   CHECK(doubles(evaluate(y, std::vector{q.any(), k.any(), v.any()}, {.kind = DeviceKind::cpu})) == std::vector<double>{64});
 }
 
+TEST_CASE("a query of masked attention that sees only products of minus infinity gives 0, with kernels and without") {
+  Graph graph;
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Array<float> q{{2, 1}, {1, -1}}, k{{3, 1}, {-infinity, -infinity, 1}}, v{{3, 1}, {2, 4, 6}};
+  const Array<bool> seen{{2, 3}, {true, true, false, false, false, true}};
+  const auto y = attention(input(graph, q, 0), input(graph, k, 1), input(graph, v, 2), {.mask = input(graph, seen, 3)});
+  for (const auto kind : {std::optional<DeviceKind>{}, std::optional{DeviceKind::cpu}})
+    CHECK(doubles(evaluate(y, std::vector{q.any(), k.any(), v.any(), seen.any()}, {.kind = kind})) == std::vector<double>{0, 6});
+}
+
 TEST_CASE("queries, keys and values may depend on each other") {
   if (!has_tiles()) return;
   const auto gradient_of = [&]<class T>(T) {

@@ -58,12 +58,12 @@ inline Random attention_dropout(Shape weights, std::uint32_t trace_index) {
   return {Distribution::uniform, {DType::float32, weights}, trace_index};
 }
 
-// x [.., T, S] where the queries `first` to first + T of a sequence see the keys, and `otherwise` elsewhere.
+// x [.., T, S] where the queries `first` to first + T of a sequence see the keys, and minus infinity elsewhere.
 template <FloatingElement T>
-Tensor<T> where_seen(Tensor<T> x, double otherwise, std::int64_t first, const AttentionOptions& options, std::source_location where) {
+Tensor<T> where_seen(Tensor<T> x, std::int64_t first, const AttentionOptions& options, std::source_location where) {
   Graph& graph = x.graph();
   const auto hide = [&](auto seen, const auto&... places) {
-    const auto shown = [&](Symbol value, auto... p) { return select(seen(p...), value, otherwise); };
+    const auto shown = [&](Symbol value, auto... p) { return select(seen(p...), value, -std::numeric_limits<double>::infinity()); };
     x = Tensor<T>{map_at(graph, dtype_of<T>, where, shown, x, places...)};
   };
   if (options.causal) {
@@ -80,7 +80,7 @@ Tensor<T> attention_products(Tensor<T> q, Tensor<T> k, std::int64_t first, const
   const double scale = attention_scale(options, q.shape());
   const auto scaled = [scale](Symbol x) { return x * scale; };
   const Tensor<T> fits{map_at(q.graph(), dtype_of<T>, where, scaled, matmul(q, k, {.transpose_b = true}, where))};  // [.., T, S]
-  return where_seen(fits, -std::numeric_limits<double>::infinity(), first, options, where);
+  return where_seen(fits, first, options, where);
 }
 
 // The elements begin to end of an axis that counts from the end, unless x is broadcast along it.
@@ -97,8 +97,12 @@ using DropoutNumbers = std::optional<Tensor<float>>;
 template <FloatingElement T>
 Tensor<T> attend(Tensor<T> q, Tensor<T> k, Tensor<T> v, std::int64_t first, const AttentionOptions& options, const DropoutNumbers& numbers,
                  std::source_location where) {
-  Tensor<T> weights = softmax(attention_products(q, k, first, options, where), -1, where);
-  if (options.mask) weights = where_seen(weights, 0, first, options, where);  // NaN where a query sees no key
+  const Tensor<T> products = attention_products(q, k, first, options, where);
+  Tensor<T> weights = softmax(products, -1, where);
+  if (options.mask) {  // The weights are NaN where a query sees no key, or products of minus infinity only.
+    const auto or_none = [](Symbol weight, Symbol most) { return select(most == -std::numeric_limits<double>::infinity(), 0, weight); };
+    weights = Tensor<T>{map_at(q.graph(), dtype_of<T>, where, or_none, weights, max(products, Axes{-1}.kept(), where))};
+  }
   weights = numbers ? drop(weights, cut(*numbers, -1, 0, k.shape()[-2], where).any(), options.dropout, where) : dropout(weights, options.dropout, where);
   return matmul(weights, v, where);
 }
@@ -269,7 +273,8 @@ bool is_one_node(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& 
 }  // namespace detail
 
 // softmax(q k^T scale) v: q [.., T, D], k [.., S, D], v [.., S, E] -> [.., T, E]. The leading axes (batch, heads) broadcast as in
-// NumPy. A query whose keys are all hidden by the mask gives 0, and no gradient.
+// NumPy. A query whose keys are all hidden by the mask gives 0, and no gradient. With a mask, one that sees only products of minus
+// infinity gives 0, too.
 //
 // Queries in groups share a head of keys and values: q [n, heads, group, T, D], k and v [n, heads, 1, S, D].
 //
