@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A unit of replicator::compiled: the operations, layers, models and parts of steps that user files would otherwise instantiate.
+// A unit of replicator::compiled: instantiates operations, layers and models, so that user files need not compile them.
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/models/resnet.hpp>
 #include <replicator/nn/nn.hpp>

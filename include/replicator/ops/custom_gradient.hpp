@@ -194,18 +194,20 @@ class WithGradient {
 
 }  // namespace detail
 
-// Returns a function like f, whose gradient is what `backward` says. f takes tensors, and returns a tensor or a tuple of them.
-// Its operations are not differentiated. `backward` takes f's arguments, its results, and the gradients of the results. It
-// returns the gradient of each floating argument: one tensor, or a std::tuple of them. Both are called while the step is
-// traced, and may use any operation. So gradients of gradients go through the operations of `backward`.
+// Returns a function that computes f(x...), and has the gradient that `backward` computes.
+// - f takes tensors. It returns a tensor, or a std::tuple of tensors. Its operations are not differentiated.
+// - `backward` takes the arguments of f, then its results, then the gradients of the results. It returns the gradient of each
+//   floating argument: one tensor, or a std::tuple of tensors.
+//
+// Both are called while the step is traced, and may use any operation. A gradient of the gradient differentiates `backward`.
 //
 //   const auto clipped_log = rp::custom_gradient([](auto x) { return rp::log(x); },
 //                                                [](auto x, auto, auto dy) { return dy / rp::maximum(x, 1e-3f); });
 //   auto y = clipped_log(x);
 //
-// Throws BuildError, with the line of custom_gradient, if a gradient has another shape than its argument, and if a gradient is
-// asked for with respect to a tensor that f uses without taking it as an argument.
-// `backward` runs later than f, in rp::gradients or minimize. So capture by value, or only what still lives then.
+// `backward` is called later than f, by rp::gradients or minimize. So its lambda should capture by value.
+// Throws BuildError, with the line of custom_gradient, in two cases: a gradient has another shape than its argument, or the program
+// asks for the gradient by a tensor that f captures.
 template <class F, class Backward>
 auto custom_gradient(F f, Backward backward, std::source_location where = std::source_location::current()) {
   return detail::WithGradient<F, Backward>{std::move(f), std::move(backward), where};

@@ -35,20 +35,22 @@ constexpr std::string_view name_of(Distribution distribution) {
   return distribution == Distribution::uniform ? "uniform" : "normal";
 }
 
-// Which numbers are drawn. By default they belong to the node: no other node, replica or step has the same ones.
+// Which numbers are drawn. By default each call draws numbers of its own. No other call, replica or step draws the same ones.
 //
-// **All draws of one stream by one replica in one step are the same numbers**, wherever the step draws them, in every step function
-// and whatever the shapes (element i is element i). So give each tensor a stream of its own. Two dtypes or distributions of one
-// stream are made from the same bits. A replica can draw what another one draws, so evolution strategies need not send their noise:
+// **A replica that draws twice from one stream in a step gets the same numbers twice**, in another step function too. The shapes may
+// differ: element i is the same. So give each tensor a stream of its own. Other dtypes and distributions of a stream are made from
+// the same random bits.
+//
+// A replica can draw the numbers of another replica. So evolution strategies need not send their noise:
 //   auto own = rp::normal(replica, {n}, 0.0f, 1.0f, {.stream = 1});                      // of this replica
 //   auto third = rp::normal(replica, {n}, 0.0f, 1.0f, {.stream = 1, .of_replica = 3});  // what replica 3 calls `own`
-// The numbers of a fixed replica are the same on all replicas. They may be assigned to a mirrored variable, and a device draws
-// them once for all its replicas.
+// With `of_replica` the numbers are the same on all replicas. So they may be assigned to a mirrored variable, and each device draws
+// them only once.
 //
 // Drawing throws BuildError for a stream outside 0 to 2^31 - 1, a replica that does not exist, and of_replica without a stream.
 // Source: Salimans, Ho, Chen, Sidor, Sutskever, "Evolution strategies as a scalable alternative to reinforcement learning", 2017.
 struct RandomOptions {
-  std::optional<std::int64_t> stream = {};  // absent: the numbers belong to the node
+  std::optional<std::int64_t> stream = {};  // absent: the call draws numbers of its own
   std::optional<int> of_replica = {};       // absent: the replica that draws
 };
 

@@ -71,11 +71,14 @@ void warn_of_equal_inputs(Engine& engine, Location where) {
                replicas, where.text().c_str());
 }
 
-// Gives the source of one of this host's replicas. The place is for errors.
+// Opens the input of one replica of this host. The place is for error messages.
 using SourceOf = std::function<std::unique_ptr<InputSource>(const InputContext&, const ElementPlace&)>;
 
-// The input of step `ordinal`. `begin()` is called whenever this host gets other replicas, but not in a replay. `components`:
-// the types of an element's components. `per_host`: the input_fn is called once for all of them.
+// Returns the function that opens the inputs of step `ordinal` for all replicas of this host. The engine calls it again when this
+// host gets other replicas.
+// - components: the types of an element's components.
+// - per_host: input_fn is called once for all replicas of this host. Error messages say so.
+// - begin: returns the function that opens the input of one replica. A replay reads its recording, and does not call it.
 template <class = void>
 MakeInputs make_inputs(Engine& engine, int ordinal, std::vector<DType> components, Location where, bool per_host, std::function<SourceOf()> begin) {
   return [&engine, ordinal, components = std::move(components), where, per_host, begin = std::move(begin)]() {
@@ -158,8 +161,8 @@ class Replicator {
   // The context that input_fn receives for a replica of this host.
   InputContext input_context(int replica) const { return engine_->input_context(replica); }
 
-  // Builds a replicated step: traces it for every replica of this host, resolves its collectives and plans its
-  // programs.
+  // Builds a step that runs on all replicas. It traces step_fn for each replica of this host, resolves the collectives,
+  // and plans the programs.
   // - input_fn(const InputContext&) is called for each of this host's replicas. It returns an input range of Array<T>
   //   or of tuples of them. An input_fn(const HostContext&) is called once; its elements are dealt to this host's
   //   replicas in turn.

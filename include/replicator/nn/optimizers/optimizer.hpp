@@ -239,8 +239,8 @@ inline constexpr bool averages<Wrapper<Inner, Others...>> = averages<Inner>;
 
 }  // namespace detail
 
-// Makes an optimizer for a single replica work on all of them: it averages the gradients over the replicas first.
-// `Moves` says how gradients are sent: as a Wire, or as a LowRank (nn/optimizers/low_rank.hpp).
+// Averages the gradients over all replicas, and gives the mean to an optimizer that knows only one replica.
+// `Moves` is a Wire or a LowRank (nn/optimizers/low_rank.hpp): the form in which gradients are sent.
 // Source: Buchlovsky et al., "TF-Replicator", 2019, section 3.3.
 template <class Optimizer, class Moves = Wire>
 class AveragingOptimizer {
@@ -262,7 +262,8 @@ class AveragingOptimizer {
   // Takes one step towards a smaller mean of the losses. Updates the given variables; by default, every trainable
   // variable of the loss's element type that this step has read.
   // Throws BuildError without a variable, if one is not mirrored, or if the loss is not one number. Warns on stderr if another
-  // minimize of this step has updated one of them, and by default of replica-local variables that it leaves out.
+  // minimize of this step has updated one of the variables. Without a list of variables, it also warns if the loss is computed from
+  // replica-local variables: minimize does not update them.
   template <FloatingElement T>
   void minimize(ReplicaContext& replica, Tensor<T> loss,
                 std::source_location where = std::source_location::current()) const {
@@ -289,7 +290,8 @@ class AveragingOptimizer {
 template <class Optimizer, class Moves>
 inline constexpr bool detail::averages<AveragingOptimizer<Optimizer, Moves>> = true;
 
-// nn::wrap_optimizer(nn::adamw({.learning_rate = 3e-4}), nn::Wire::bfloat16).minimize(replica, loss);
+// Returns an optimizer that averages the gradients over all replicas before `optimizer` applies them:
+//   nn::wrap_optimizer(nn::adamw({.learning_rate = 3e-4}), nn::Wire::bfloat16).minimize(replica, loss);
 template <class Optimizer, class Moves = Wire>
 AveragingOptimizer<Optimizer, Moves> wrap_optimizer(Optimizer optimizer, Moves wire = Moves{}) {
   return AveragingOptimizer<Optimizer, Moves>{std::move(optimizer), std::move(wire)};
