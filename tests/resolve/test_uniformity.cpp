@@ -9,6 +9,7 @@
 
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/losses/loss.hpp>
+#include <replicator/ops/matmul.hpp>
 #include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/pooling.hpp>
 #include <replicator/ops/random.hpp>
@@ -160,6 +161,19 @@ TEST_CASE("an update by a gradient that was not reduced names no line of the for
   });
   CHECK(resolution_error(graphs) == "\"fc.weight\" is mirrored, but the value assigned at " + test::at_line(update) +
                                         " differs between replicas: an all_reduce is missing, or make it replica_local");
+}
+
+TEST_CASE("an optimizer that was not wrapped is named where its update differs") {
+  Where update;
+  const auto graphs = traced(2, [&](ReplicaContext& replica, Tensor<float> x) {
+    auto w = mirrored(replica, "fc.weight");
+    const auto error = matmul(x, w, {.transpose_b = true}) - 1.0f;
+    const auto slope = gradient(sum(error * error), w.read());
+    update = Where::current(), w.assign(w.read() - slope);
+  });
+  CHECK(resolution_error(graphs) == "\"fc.weight\" is mirrored, but the value assigned at " + test::at_line(update) +
+                                        " differs between replicas: an all_reduce is missing, or make it replica_local. It is computed from a gradient of this "
+                                        "replica: rp::nn::wrap_optimizer(optimizer) averages gradients over the replicas");
 }
 
 TEST_CASE("a forgotten all_reduce is refused for a single replica too, before the experiment grows") {

@@ -174,6 +174,19 @@ inline std::string varying_operand(const Graph& graph, const Uniformity& uniform
   return {};
 }
 
+// Whether the assigned value differs because a gradient does: an optimizer was not wrapped, say.
+inline bool has_varying_gradient(const Graph& graph, const Uniformity& uniformity, const Node& assign) {
+  const std::uint32_t last = assign.inputs[0].node;
+  std::vector<bool> reached(last + 1);
+  reached[last] = true;
+  for (std::uint32_t i = last + 1; i-- > 0;) {
+    if (!reached[i] || uniformity.uniform[i]) continue;
+    if (graph.node(i).marks.order > 0) return true;
+    for (const auto input : graph.node(i).inputs) reached[input.node] = true;
+  }
+  return false;
+}
+
 // Throws BuildError if a mirrored variable is assigned a varying value, or not the same value on all replicas.
 // `different()`: how the graphs of replicas differ in such a value; empty if they do not.
 template <class Different>
@@ -187,7 +200,10 @@ void check_assignments(const Graph& graph, const Uniformity& uniformity, Differe
     if (const std::string text = different(); !text.empty()) throw BuildError{text};
     if (!uniformity.uniform[node.inputs[0].node])
       throw BuildError{"\"" + variable.name + "\" is mirrored, but the value assigned at " + node.where.text() +
-                       " differs between replicas" + varying_operand(graph, uniformity, node) + ": an all_reduce is missing, or make it replica_local"};
+                       " differs between replicas" + varying_operand(graph, uniformity, node) + ": an all_reduce is missing, or make it replica_local" +
+                       (has_varying_gradient(graph, uniformity, node) ? ". It is computed from a gradient of this replica: rp::nn::wrap_optimizer(optimizer) averages "
+                                                                        "gradients over the replicas"
+                                                                      : "")};
     throw BuildError{"\"" + variable.name + "\" is mirrored, but replica " + std::to_string(graph.replica()) + " assigns it at " + node.where.text() +
                      " and not all replicas do the same: assign the same value on every replica, or make it replica_local"};
   }
