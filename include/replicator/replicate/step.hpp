@@ -143,10 +143,10 @@ class Step {
       std::optional<Results> current_;
     };
     Steps(Step& owner, std::int64_t count, std::source_location where) : owner_{&owner}, count_{count}, where_{where} {}
-    Steps(const Steps&) = delete;
-    Steps& operator=(const Steps&) = delete;
+    Steps(Steps&& other) noexcept : owner_{std::exchange(other.owner_, nullptr)}, count_{other.count_}, where_{other.where_} {}
+    Steps& operator=(Steps&&) = delete;
     ~Steps() {
-      if (owner_->held_) owner_->held_->resumed.end_loop();
+      if (owner_ && owner_->held_) owner_->held_->resumed.end_loop();
     }
     Iterator begin() const { return {*owner_, count_, where_}; }
     std::default_sentinel_t end() const { return {}; }
