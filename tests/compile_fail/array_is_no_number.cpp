@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EXPECT: replicator: an rp::Array is no number: array.item() is the value of one with a single element
+// EXPECT: use of deleted function
+// NEVER: no match for
 #include <replicator/replicate/per_replica.hpp>
 
 namespace rp = replicator;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EXPECT: replicator: an rp::PerReplica has a value for each replica: rp::mean(loss) is the mean over them
+// EXPECT: use of deleted function
+// NEVER: no match for
 #include <iostream>
 #include <string>
 

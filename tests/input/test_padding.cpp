@@ -63,12 +63,15 @@ TEST_CASE("with padding every element has weight 1 exactly once, and all replica
     std::map<std::int64_t, int> all;
     std::optional<std::int64_t> batches;
     for (int replica = 0; replica < replicas; ++replica) {
-      auto input = data::TableSource{source} | data::shuffle() |
-                   data::shard({.seed = 3, .replica = replica, .replicas = replicas}) | data::epochs(passes) |
-                   data::transform([](Array<std::int64_t> x) { return x; }) | data::batch(size, {.last = Last::pad}) |
-                   data::prefetch(1);
+      auto elements = data::TableSource{source} | data::shuffle() |
+                      data::shard({.seed = 3, .replica = replica, .replicas = replicas}) | data::epochs(passes) |
+                      data::transform([](Array<std::int64_t> x) { return x; });
       Seen seen;
-      for (const auto& element : input) seen(element, size);
+      const auto see = [&](auto input) {
+        for (const auto& element : input) seen(element, size);
+      };
+      if (replica % 2 == 0) see(std::move(elements) | data::batch(size, {.last = Last::pad}) | data::prefetch(1));
+      else see(std::move(elements) | data::prefetch(2) | data::batch(size, {.last = Last::pad}));
       if (!batches) batches = seen.batches;
       RC_ASSERT(seen.batches == *batches);
       for (const auto& [number, times] : seen.real) all[number] += times;

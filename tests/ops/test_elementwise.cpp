@@ -132,6 +132,7 @@ TEST_CASE("operations on bits take the bits of integers beyond int64") {
   CHECK(doubles(evaluate(a | highest, inputs)) == Values{-0x1p63 + 1, -1});
   CHECK(doubles(evaluate(b ^ all, inputs)) == Values{-2, 0});
   CHECK(doubles(evaluate(map([](auto v) { return v ^ all; }, a), inputs)) == Values{-2, 0});
+  CHECK_THROWS_WITH(map([](auto v) { return v + all; }, a), Catch::Contains("the number 1.84467e+19, which is of a floating type or beyond int64"));
   CHECK_THROWS_WITH(a + all, Catch::Contains("the number 1.84467e+19, which is of a floating type or beyond int64"));
   CHECK_THROWS_WITH(a ^ 0.5, Catch::Contains("the number 0.5, which is of a floating type"));
 }

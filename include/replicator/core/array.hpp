@@ -187,13 +187,9 @@ class Array {
   }
   const AnyArray& any() const& { return any_; }
   AnyArray&& any() && { return std::move(any_); }
-  // Does not compile: an array is no number.
-  operator T() const {  // NOLINT: implicit, so that arithmetic and comparisons are refused, too
-    static_assert(sizeof(T) == 0,
-                  "replicator: an rp::Array is no number: array.item() is the value of one with a single element, and array[i] is element i. A step's "
-                  "result has an array for each replica: loss[0].item()");
-    return item();
-  }
+  // An array is no number. array.item() is the value of one with a single element, and array[i] is element i. A step's result has
+  // an array for each replica: loss[0].item().
+  operator T() const = delete;  // an rp::Array is no number: write array.item(), array[i], or loss[0].item() of a step's result
 
  private:
   AnyArray any_;

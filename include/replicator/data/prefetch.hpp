@@ -68,6 +68,11 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
     state_->source.seek(position);
     position_ = position;
   }
+  Share share() const requires HasShare<S> { return state_->source.share(); }
+  void read_on() requires HasShare<S> {
+    stop(*state_->thread);
+    state_->source.read_on();
+  }
 
  private:
   struct Element : Prefetch {

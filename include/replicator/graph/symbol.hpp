@@ -19,7 +19,7 @@ class Symbol {
   // A constant in the same expression. Throws BuildError where the expression is one of integers, and this is none.
   Symbol number(Number value) const {
     if (expression_->compute == DType::int32 && !value.fits<std::int32_t>()) refuse(value);
-    return word(value);
+    return constant(value);
   }
 
   // A branch on a value cannot be recorded.
@@ -122,8 +122,8 @@ class Symbol {
       throw BuildError{std::string{what} + " takes integers, but the functor works on " + std::string{name_of(expression_->compute)} + ": " + mend};
   }
   // The same for an operation on bits, which takes the low bits of any integer.
-  Symbol word(Number value) const {
-    value = value.same_bits();
+  Symbol word(Number value) const { return constant(value.same_bits()); }
+  Symbol constant(Number value) const {
     if (!is_floating(expression_->compute) && !value.is_whole()) refuse(value);
     return {*expression_, expression_->constant(value)};
   }

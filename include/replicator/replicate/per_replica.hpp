@@ -52,11 +52,8 @@ class PerReplica {
   }
   auto begin() const { return values_.begin(); }
   auto end() const { return values_.end(); }
-  // Does not compile: there is a value for each replica.
-  operator double() const {  // NOLINT: implicit, so that arithmetic, comparisons and std::cout are refused, too
-    static_assert(sizeof(V) == 0, "replicator: an rp::PerReplica has a value for each replica: rp::mean(loss) is the mean over them, and loss[0].item() the number of replica 0");
-    return 0;
-  }
+  // There is a value for each replica: rp::mean(loss) is the mean over them, and loss[0].item() the number of replica 0.
+  operator double() const = delete;  // an rp::PerReplica has a value for each replica: write rp::mean(loss), or loss[0].item()
 
  private:
   std::vector<V> values_;
