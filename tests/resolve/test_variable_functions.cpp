@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <replicator/cpu/movement.hpp>
 #include <replicator/resolve/replica_context.hpp>
 #include <replicator/resolve/variable_functions.hpp>
 
