@@ -274,7 +274,7 @@ TEST_CASE("the error says step, node, line, replica and both devices, why one of
   const auto error = error_of([&] { train.step(); });
   CHECK_THAT(error, Catch::StartsWith("step 2, which was computed twice: carried#") && Catch::Contains(" at test_audit.cpp:") &&
                         Catch::EndsWith(" of replica 3 has other bits on cpu:0 than on cpu:1, from the same inputs. Asked again, cpu:0 gave other bits than "
-                                        "before, and the other the same, so the processor or the memory of cpu:0 is faulty. No variable has changed. Leave cpu:0 "
+                                        "before, and the other the same, so the processor or the memory of cpu:0 is faulty, or a kernel of the program's own keeps something from call to call. No variable has changed. Leave cpu:0 "
                                         "out of --devices, and go on from a checkpoint"));
   CHECK(error_of([&] { train.step(); }) == error);  // there is no other answer from now on
   meanwhile = nullptr;
