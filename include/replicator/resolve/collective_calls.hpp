@@ -15,6 +15,13 @@ namespace replicator {
 
 struct Axes;  // of ops/reduce.hpp
 
+namespace detail {
+template <class T>
+constexpr void refuse_axes_reduction() {
+  static_assert(!Element<T>, "replicator: the reduction over replicas is rp::Reduction::sum, mean, min or max: rp::sum and the like reduce the axes of a tensor");
+}
+}  // namespace detail
+
 struct CollectiveOptions {
   bool any_order = false;  // allows other orders of additions if that is faster; only an all_reduce over all replicas uses it
   std::string label = {};  // a name for messages and explain()
@@ -40,7 +47,7 @@ Tensor<T> all_reduce(Tensor<T> x, Reduction reduction, const CollectiveOptions& 
 // Refuses rp::sum, rp::mean, rp::min and rp::max, which reduce the axes of one tensor.
 template <Element T>
 Tensor<T> all_reduce(Tensor<T> x, Tensor<T> (*)(Tensor<T>, const Axes&, std::source_location), const CollectiveOptions& = {}) {
-  static_assert(!Element<T>, "replicator: the reduction over replicas is rp::Reduction::sum, mean, min or max: rp::sum and the like reduce the axes of a tensor");
+  detail::refuse_axes_reduction<T>();
   return x;
 }
 
@@ -63,7 +70,7 @@ Tensor<T> reduce_scatter(Tensor<T> x, Reduction reduction, const CollectiveOptio
 // Refuses what all_reduce refuses.
 template <Element T>
 Tensor<T> reduce_scatter(Tensor<T> x, Tensor<T> (*)(Tensor<T>, const Axes&, std::source_location), const CollectiveOptions& = {}) {
-  static_assert(!Element<T>, "replicator: the reduction over replicas is rp::Reduction::sum, mean, min or max: rp::sum and the like reduce the axes of a tensor");
+  detail::refuse_axes_reduction<T>();
   return x;
 }
 

@@ -42,49 +42,38 @@ struct RowOperand {
 
 // Bit o of `rows` says that operand o has one element for each row. All such operands have the same rows.
 template <std::size_t index, unsigned rows>
-[[gnu::always_inline]] inline void row_loop(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
-  constexpr int operands = operands_of(static_cast<TileOp>(index));
-  RowOperand<(rows & 1) != 0> x{a};
-  RowOperand<(rows & 2) != 0> y{operands > 1 ? b : a};
-  RowOperand<(rows & 4) != 0> z{operands > 2 ? c : a};
-  const TileOperand& row = (rows & 1) != 0 ? a : (rows & 2) != 0 ? b
-                                                                 : c;
-  auto* o = static_cast<float*>(out);
-  std::int64_t left = row.run - row.inside, count = row.count;  // elements of the row, and of all rows
-  for (float* const end = o + n; o != end;) {
-    const std::int64_t whole = std::min(left, end - o) & -tile_group;
-    left -= whole, count -= whole;
-    for (float* const stop = o + whole; o != stop; o += tile_group, x.next_group(), y.next_group(), z.next_group()) {
-      REPLICATOR_VECTOR_LOOP
-      for (std::int64_t j = 0; j < tile_group; ++j) o[j] = apply_op<index>(x[j], y[j], z[j]);
+struct RowBody {
+  [[gnu::always_inline]] static void run(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
+    constexpr int operands = operands_of(static_cast<TileOp>(index));
+    RowOperand<(rows & 1) != 0> x{a};
+    RowOperand<(rows & 2) != 0> y{operands > 1 ? b : a};
+    RowOperand<(rows & 4) != 0> z{operands > 2 ? c : a};
+    const TileOperand& row = (rows & 1) != 0 ? a : (rows & 2) != 0 ? b
+                                                                   : c;
+    auto* o = static_cast<float*>(out);
+    std::int64_t left = row.run - row.inside, count = row.count;  // elements of the row, and of all rows
+    for (float* const end = o + n; o != end;) {
+      const std::int64_t whole = std::min(left, end - o) & -tile_group;
+      left -= whole, count -= whole;
+      for (float* const stop = o + whole; o != stop; o += tile_group, x.next_group(), y.next_group(), z.next_group()) {
+        REPLICATOR_VECTOR_LOOP
+        for (std::int64_t j = 0; j < tile_group; ++j) o[j] = apply_op<index>(x[j], y[j], z[j]);
+      }
+      if (o == end) return;
+      const bool another = left < count;  // row; what is behind the last one may not be read
+      if (left > 0) {                     // a group of two rows
+        float mixed[3][tile_group];
+        x.mix(mixed[0], left, another), y.mix(mixed[1], left, another), z.mix(mixed[2], left, another);
+        REPLICATOR_VECTOR_LOOP
+        for (std::int64_t j = 0; j < tile_group; ++j) o[j] = apply_op<index>(mixed[0][j], mixed[1][j], mixed[2][j]);
+        o += tile_group, left -= tile_group, count -= tile_group;
+        x.next_group(), y.next_group(), z.next_group();
+      }
+      left += row.run;
+      if (another) x.next_row(), y.next_row(), z.next_row();
     }
-    if (o == end) return;
-    const bool another = left < count;  // row; what is behind the last one may not be read
-    if (left > 0) {                     // a group of two rows
-      float mixed[3][tile_group];
-      x.mix(mixed[0], left, another), y.mix(mixed[1], left, another), z.mix(mixed[2], left, another);
-      REPLICATOR_VECTOR_LOOP
-      for (std::int64_t j = 0; j < tile_group; ++j) o[j] = apply_op<index>(mixed[0][j], mixed[1][j], mixed[2][j]);
-      o += tile_group, left -= tile_group, count -= tile_group;
-      x.next_group(), y.next_group(), z.next_group();
-    }
-    left += row.run;
-    if (another) x.next_row(), y.next_row(), z.next_row();
   }
-}
-
-template <std::size_t index, unsigned rows>
-void row_loop_baseline(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
-  row_loop<index, rows>(out, a, b, c, n);
-}
-template <std::size_t index, unsigned rows>
-[[REPLICATOR_AVX2_FMA]] void row_loop_avx2(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
-  row_loop<index, rows>(out, a, b, c, n);
-}
-template <std::size_t index, unsigned rows>
-[[REPLICATOR_AVX512]] void row_loop_avx512(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
-  row_loop<index, rows>(out, a, b, c, n);
-}
+};
 #pragma GCC diagnostic pop
 
 struct RowLoop {
@@ -92,8 +81,8 @@ struct RowLoop {
   unsigned rows;
   TileLoop loops[3];  // by InstructionLevel
 };
-template <auto op, unsigned rows>
-inline constexpr RowLoop row_loop_of{static_cast<TileOp>(op), rows, {&row_loop_baseline<static_cast<std::size_t>(op), rows>, &row_loop_avx2<static_cast<std::size_t>(op), rows>, &row_loop_avx512<static_cast<std::size_t>(op), rows>}};
+template <auto op, unsigned rows, class Body = RowBody<static_cast<std::size_t>(op), rows>>
+inline constexpr RowLoop row_loop_of{static_cast<TileOp>(op), rows, {&loop_baseline<Body>, &loop_avx2<Body>, &loop_avx512<Body>}};
 // What normalisations, softmax and their gradients need.
 inline constexpr RowLoop row_loops[] = {
     row_loop_of<ScalarOp::add, 1>,

@@ -255,30 +255,32 @@ template <std::size_t index, class T>
 #pragma GCC diagnostic ignored "-Wpass-failed"  // clang does not vectorise integer division and power, and fma without instructions for it
 // `out` overlaps no other elements than those of its own place.
 template <std::size_t index, class T>
-[[gnu::always_inline]] inline void tile_loop(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c,
-                                             std::int64_t n) {
-  constexpr int operands = operands_of(static_cast<TileOp>(index));
-  T* o = static_cast<T*>(out);
-  const std::byte *at_a = a.data, *at_b = operands > 1 ? b.data : a.data, *at_c = operands > 2 ? c.data : a.data;
-  const std::int64_t step_a = a.step, step_b = operands > 1 ? b.step : step_a, step_c = operands > 2 ? c.step : step_a;
-  for (T* const end = o + n; o != end; o += tile_group, at_a += step_a, at_b += step_b, at_c += step_c) {
-    const T *x = reinterpret_cast<const T*>(at_a), *y = reinterpret_cast<const T*>(at_b), *z = reinterpret_cast<const T*>(at_c);
-    REPLICATOR_VECTOR_LOOP
-    for (std::int64_t j = 0; j < tile_group; ++j) o[j] = apply_op<index>(x[j], y[j], z[j]);
+struct TileBody {
+  [[gnu::always_inline]] static void run(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
+    constexpr int operands = operands_of(static_cast<TileOp>(index));
+    T* o = static_cast<T*>(out);
+    const std::byte *at_a = a.data, *at_b = operands > 1 ? b.data : a.data, *at_c = operands > 2 ? c.data : a.data;
+    const std::int64_t step_a = a.step, step_b = operands > 1 ? b.step : step_a, step_c = operands > 2 ? c.step : step_a;
+    for (T* const end = o + n; o != end; o += tile_group, at_a += step_a, at_b += step_b, at_c += step_c) {
+      const T *x = reinterpret_cast<const T*>(at_a), *y = reinterpret_cast<const T*>(at_b), *z = reinterpret_cast<const T*>(at_c);
+      REPLICATOR_VECTOR_LOOP
+      for (std::int64_t j = 0; j < tile_group; ++j) o[j] = apply_op<index>(x[j], y[j], z[j]);
+    }
   }
-}
+};
 
-template <std::size_t index, class T>
+// The loop with this body, at each instruction level.
+template <class Body>
 void loop_baseline(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
-  tile_loop<index, T>(out, a, b, c, n);
+  Body::run(out, a, b, c, n);
 }
-template <std::size_t index, class T>
+template <class Body>
 [[REPLICATOR_AVX2_FMA]] void loop_avx2(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
-  tile_loop<index, T>(out, a, b, c, n);
+  Body::run(out, a, b, c, n);
 }
-template <std::size_t index, class T>
+template <class Body>
 [[REPLICATOR_AVX512]] void loop_avx512(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
-  tile_loop<index, T>(out, a, b, c, n);
+  Body::run(out, a, b, c, n);
 }
 #pragma GCC diagnostic pop
 
@@ -353,9 +355,9 @@ constexpr TileLoop tile_loop_of() {
   else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx2) return loop_square_root_avx2;
   else if constexpr (op == ScalarOp::square_root)
     return &loop_square_root<T, std::conditional_t<std::is_same_v<T, float>, FloatVector, DoubleVector>>;
-  else if constexpr (level == InstructionLevel::avx512) return &loop_avx512<index, T>;
-  else if constexpr (level == InstructionLevel::avx2) return &loop_avx2<index, T>;
-  else return &loop_baseline<index, T>;
+  else if constexpr (level == InstructionLevel::avx512) return &loop_avx512<TileBody<index, T>>;
+  else if constexpr (level == InstructionLevel::avx2) return &loop_avx2<TileBody<index, T>>;
+  else return &loop_baseline<TileBody<index, T>>;
 }
 template <class T, InstructionLevel level, std::size_t... index>
 constexpr TileTable make_tile_table(std::index_sequence<index...>) {

@@ -280,11 +280,8 @@ class TileProgram {
     for (int o = 0; o < operands_of(op); ++o) {
       if (slot[o] >= static_cast<int>(inputs_.size())) continue;
       const auto& input = inputs_[static_cast<std::size_t>(slot[o])];
-      if (input.linear || input.dtype != DType::float32) {
-        if (input.dtype != DType::float32) return nullptr;
-        continue;
-      }
-      if (!input.broadcast.has_rows()) continue;
+      if (input.dtype != DType::float32) return nullptr;
+      if (input.linear || !input.broadcast.has_rows()) continue;
       if (run != 0 && run != input.broadcast.run()) return nullptr;
       rows |= 1u << o;
       run = input.broadcast.run();

@@ -40,15 +40,14 @@ class Judge {
     const auto& shown = decided_by_repetition ? *decisive : counted_[0];
     const int found = decided_by_repetition ? unsteady(shown) : common();
     const int faulty = own_ || counted_.size() == 1 ? found : -1;
-    static constexpr const char* own_kernel = ", or a kernel of the program's own keeps something from call to call";
     auto text = "step " + std::to_string(step) + ", which was computed twice: " + shown.what + " has ";
-    if (shown.original == shown.second) text += "other bits on " + name(faulty) + " than it had there when the step was repeated, so the processor or the memory of " + name(faulty) + " is faulty" + own_kernel;
+    if (shown.original == shown.second) text += "other bits on " + name(faulty) + " than it had there when the step was repeated" + blame(faulty);
     else if (faulty < 0 && own_) text += other_bits(shown.original, shown.second) + ", from the same inputs. Nobody can say which of the two is faulty: test both, or name at least three --devices";
     else if (faulty < 0) text += "other bits in the two computations, although all devices gave it the same. A device that takes part in it, or what connects them, is faulty: test them";
     else
       text += other_bits(faulty, shown.original == faulty ? shown.second : shown.original) + ", from the same inputs. " +
               (decided_by_repetition ? "Asked again, " + name(faulty) + " gave other bits than before, and the other the same" : "Whatever differs was computed by " + name(faulty)) +
-              ", so the processor or the memory of " + name(faulty) + " is faulty" + own_kernel;
+              blame(faulty);
     text += ". No variable has changed. " + (faulty < 0 ? std::string{"Go on from a checkpoint"} : "Leave " + name(faulty) + " out of --devices, and go on from a checkpoint");
     return {text, faulty};
   }
@@ -71,6 +70,7 @@ class Judge {
                                         : counted_[0].second;
   }
   const std::string& name(int device) const { return names_[static_cast<std::size_t>(device)]; }
+  std::string blame(int device) const { return ", so the processor or the memory of " + name(device) + " is faulty, or a kernel of the program's own keeps something from call to call"; }
   std::string other_bits(int a, int b) const { return "other bits on " + name(a) + " than on " + name(b); }
 
   std::span<const std::string> names_;
