@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HangReport: says where the devices of this process and its input stand. It is written on demand (a signal) and when a wait fails or
-// is late.
+// HangReport: says what each device of this process waits for, and whether a step waits for the program's input. It is
+// written on demand (a signal) and when a wait fails or is late.
 #pragma once
 
 #include <algorithm>
@@ -82,9 +82,9 @@ class HangReport {
     return {this, next_++};
   }
 
-  // Called when a communication failure is about to end the steps. Reports once, and only if the input has been awaited,
-  // or a device has been at one place, for at least a second. (Otherwise nothing hung, and the error says enough.) Does not wait for the report to
-  // be written.
+  // Called when a communication failure is about to end the steps. Reports once, and only if a step has waited for input,
+  // or a device has been at one place, for at least a second. (Otherwise nothing hung, and the error says enough.) Does
+  // not wait for the report to be written.
   void failed() {
     const std::lock_guard lock{mutex_};
     if (writer_.joinable() || !stuck()) return;
