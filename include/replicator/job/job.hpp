@@ -182,9 +182,9 @@ class Job {
   void wake_thread();
   template <class = void>
   void run();
-  void pause(Lock& lock);
+  Clock::time_point pause(Lock& lock);
   void listen(Peer& peer, int from, Clock::time_point now);
-  void forgive_after_a_stop(Clock::time_point expected);
+  void forgive_after_a_stop(Clock::time_point expected, Clock::time_point now);
   void handle(int from, detail::FrameKind kind, detail::FrameReader fields);
   void beat(Clock::time_point now);
   void judge(Clock::time_point now);

@@ -17,8 +17,7 @@ template <class>
 void Job::run() {
   Lock lock{mutex_};
   while (!stop_) {
-    pause(lock);
-    const auto now = Clock::now();
+    const auto now = pause(lock);
     for (std::size_t i = 0; i < peers_.size(); ++i) listen(peers_[i], static_cast<int>(i), now);
     if (!aborted() && !farewell_) judge(now);
     beat(now);
@@ -27,7 +26,8 @@ void Job::run() {
   finish_output();
 }
 
-inline void Job::pause(Lock& lock) {
+// Returns the time at which it ended. The loop judges by that moment: a stop that comes later is forgiven by the next pause.
+inline Job::Clock::time_point Job::pause(Lock& lock) {
   std::vector<pollfd> events{{wakeup_.get(), POLLIN, 0}};
   for (const auto& peer : peers_)
     if (peer.link.open())
@@ -42,12 +42,13 @@ inline void Job::pause(Lock& lock) {
   std::uint64_t count;
   static_cast<void>(!::read(wakeup_.get(), &count, sizeof count));
   lock.lock();
-  forgive_after_a_stop(expected);
+  const auto now = Clock::now();
+  forgive_after_a_stop(expected, now);
+  return now;
 }
 
 // A process that was stopped itself finds every timeout expired. It must not blame the others for its own absence.
-inline void Job::forgive_after_a_stop(Clock::time_point expected) {
-  const auto now = Clock::now();
+inline void Job::forgive_after_a_stop(Clock::time_point expected, Clock::time_point now) {
   if (now - expected < options_.dead_after / 2) return;
   for (auto& peer : peers_) peer.heard = now;
 }
