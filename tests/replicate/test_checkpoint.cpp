@@ -319,9 +319,10 @@ TEST_CASE("a resumed run leaves out whole rounds, and nothing inside of a loop t
   }
 }
 
-TEST_CASE("behind a loop that was left early, a resumed run leaves out what was done of the next one") {
+TEST_CASE("a loop that was left early is left again after as many steps, once the program has gone on to another") {
   const TemporaryFolder folder;
-  const auto program = [&](Deployment where, std::int64_t last) {
+  // Three rounds: the first step of each leaves its loop after 1, 2 and 3 steps.
+  const auto program = [&](Deployment where, int rounds, std::int64_t last) {
     Replicator repl{std::move(where)};
     const auto step = [](const char* name) {
       return [name](ReplicaContext& replica, Tensor<float> x) {
@@ -332,15 +333,84 @@ TEST_CASE("behind a loop that was left early, a resumed run leaves out what was 
     };
     auto first = repl.replicate(numbers, step("a"));
     auto second = repl.replicate(numbers, step("b"));
-    for (const auto& [x] : first.steps(10))
-      if (mean(x) > 3) break;
-    for (const auto& results : second.steps(last)) (void)results;
+    for (int round = 1; round <= rounds; ++round) {
+      int taken = 0;
+      for (const auto& results : first.steps(10)) {
+        (void)results;
+        if (++taken == round) break;
+      }
+      for (const auto& results : second.steps(round == rounds ? last : 4)) (void)results;
+    }
     repl.save_checkpoint();
-    return repl.value("b").as<float>()[0];
+    return std::tuple{repl.digest(), first.steps_done(), second.steps_done()};
   };
-  const auto whole = program(on_devices(2, 1), 10);
-  program(kept(on_devices(2, 1), folder.path()), 6);
-  CHECK(program(kept(on_devices(2, 1), folder.path(), true), 10) == whole);
+  const auto whole = program(on_devices(2, 1), 3, 4);
+  CHECK(std::get<1>(whole) == 1 + 2 + 3);
+  SECTION("in a later round, where two loops were left") {
+    program(kept(on_devices(2, 1), folder.path()), 2, 4);
+    CHECK(program(kept(on_devices(2, 2), folder.path(), true), 3, 4) == whole);
+  }
+  SECTION("in the middle of the loop behind it") {
+    program(kept(on_devices(2, 1), folder.path()), 3, 2);
+    CHECK(program(kept(on_devices(2, 1), folder.path(), true), 3, 4) == whole);
+  }
+  SECTION("by a run that was resumed itself") {
+    program(kept(on_devices(2, 1), folder.path()), 1, 3);
+    program(kept(on_devices(2, 1), folder.path(), true), 2, 1);
+    CHECK(program(kept(on_devices(2, 1), folder.path(), true), 3, 4) == whole);
+  }
+}
+
+TEST_CASE("a resumed run goes on in a loop that was left last, because the time may have been up") {
+  const TemporaryFolder folder;
+  const auto program = [&](Deployment where, int limit) {
+    Replicator repl{std::move(where)};
+    auto train = repl.replicate(numbers, [](ReplicaContext& replica, Tensor<float> x) {
+      const auto v = replica.variable<float>("v", {}, Initializer::ones());
+      v.assign(0.5f * v.read() + all_reduce(x, Reduction::mean));
+    });
+    for (const auto& results : train.steps(10)) {
+      (void)results;
+      if (--limit == 0) break;
+    }
+    auto validation = repl.replicate(numbers, [](ReplicaContext&, Tensor<float> x) { return x; }, {.checkpointed = false});
+    validation.step();
+    repl.save_checkpoint();
+    return train.steps_done();
+  };
+  CHECK(program(kept(on_devices(2, 1), folder.path()), 4) == 4);
+  CHECK(program(kept(on_devices(2, 1), folder.path(), true), 4) == 8);
+  CHECK(program(kept(on_devices(2, 1), folder.path(), true), 4) == 10);
+}
+
+TEST_CASE("a resumed run makes every step that is asked for in the body of a loop") {
+  const TemporaryFolder folder;
+  const auto program = [&](Deployment where, std::int64_t steps) {
+    Replicator repl{std::move(where)};
+    const auto step = [](float by) {
+      return [by](ReplicaContext& replica, Tensor<float> x) {
+        const auto v = replica.variable<float>("v", {}, Initializer::ones());
+        v.assign(by * v.read() + all_reduce(x, Reduction::mean));
+        return x;
+      };
+    };
+    auto train = repl.replicate(numbers, step(0.5f));
+    auto mean = repl.replicate(numbers, step(0.9f));
+    auto other = repl.replicate(numbers, step(0.7f));
+    for (const auto& results : train.steps(steps)) {
+      (void)results;
+      for (const auto& means : mean.steps(3)) {
+        (void)means;
+        if (mean.steps_done() % 2 == 0) break;
+      }
+      for (const auto& others : other.steps(1)) (void)others;
+    }
+    repl.save_checkpoint();
+    return std::tuple{repl.digest(), mean.steps_done(), other.steps_done()};
+  };
+  const auto whole = program(on_devices(2, 1), 5);
+  program(kept(on_devices(2, 1), folder.path()), 3);
+  CHECK(program(kept(on_devices(2, 1), folder.path(), true), 5) == whole);
 }
 
 TEST_CASE("step() in rounds whose steps(n) a resumed run leaves out is refused, because it would be done twice") {
@@ -491,6 +561,23 @@ TEST_CASE("numbers of a checkpoint that cannot be are refused, though its check 
   refused("next", "-1", "-1");
   refused("step 2147483648", "1 1", "2147483648");
   refused("variable w", "mirrored 99999999999", "99999999999");
+  refused("step 0", "5 1 left 2 x", "x");
+}
+
+TEST_CASE("a checkpoint in which a loop was left after more steps than were done, or twice at once, is refused") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() + "/a.safetensors";
+  const auto write = [&](const std::string& value) {
+    std::map<std::string, std::string> metadata{{"format", std::string{detail::checkpoint_format}}, {"next", "1"}, {"step 0", value}};
+    metadata["sha256"] = detail::checksum(metadata, {});
+    io::write_safetensors(path, std::vector<io::NamedTensor>{}, metadata);
+    return path;
+  };
+  CHECK(*read_checkpoint(write("5 1 finished left 2 5")).steps.at(0).breaks == std::vector<std::uint64_t>{2, 5});
+  CHECK_THAT(error_of([&] { read_checkpoint(write("5 1 left 2 6")); }),
+             Catch::EndsWith("is no checkpoint: a loop of 5 steps cannot have been left after 6, the time before after 2"));
+  CHECK_THAT(error_of([&] { read_checkpoint(write("5 1 left 2 2")); }), Catch::Contains("cannot have been left after 2"));
+  CHECK_THAT(error_of([&] { read_checkpoint(write("5 1 left 0")); }), Catch::Contains("cannot have been left after 0"));
 }
 
 TEST_CASE("where the newest checkpoint is damaged, the one before is named but not taken") {

@@ -209,6 +209,28 @@ TEST_CASE("an input that ends before ends the loop, after a last validation") {
   CHECK_THAT(out.text(), Contains("the input ended after 3 of 100 steps\n"));
 }
 
+TEST_CASE("a resumed run leaves a phase that was stopped early where it was stopped, and says so") {
+  const TemporaryFolder folder;
+  const auto program = [&](bool resume, std::int64_t steps) {
+    const Printed out;
+    auto deployment = on_devices(2, 1);
+    deployment.checkpoint = {.folder = folder.path(), .resume = resume};
+    Replicator repl{std::move(deployment)};
+    auto first = repl.replicate(positions(nothing), walk);
+    auto second = repl.replicate(positions(nothing), walk);
+    double level = 0;
+    TrainLoopOptions options{.steps = 100, .figures = {{"level"}}, .out = out.file()};
+    options.after_step = [&](std::int64_t, const std::vector<double>& figures) { level = figures[0]; };
+    options.stop_when = [&] { return level > 5; };
+    TrainLoop{repl, options}.run(first);
+    TrainLoop{repl, {.steps = steps, .out = out.file()}}.run(second);
+    CHECK_THAT(out.text(), Contains("stopped early, after 5 of 100 steps\n"));
+    return std::pair{first.steps_done(), second.steps_done()};
+  };
+  CHECK(program(false, 2) == std::pair<std::uint64_t, std::uint64_t>{5, 2});
+  CHECK(program(true, 4) == std::pair<std::uint64_t, std::uint64_t>{5, 4});
+}
+
 TEST_CASE("stop_when ends the run after the step that fulfils it: validated, saved, exit code 0, and the same bits on any number of devices and processes") {
   // "level" is 0, 1, 2.5, 4.25, 6.125: above 5 in step 5.
   const auto stopped = [](Deployment deployment) {

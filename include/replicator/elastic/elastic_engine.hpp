@@ -143,6 +143,7 @@ class ElasticEngine final : public Engine {
     bool finished() const override { return restartable_->from.finished; }
     std::uint64_t steps_done() const override { return restartable_->from.done; }
     std::uint64_t steps_resumed() const override { return restartable_->resumed; }
+    Breaks breaks() const override { return restartable_->from.breaks; }
     int stop_signal() override { return engine_.stop_signal(); }
     std::string explain(const ExplainOptions& options) override { return present().explain(options); }
     std::string dot() override { return present().dot(); }

@@ -60,7 +60,10 @@ inline Moment come_in(transport::ElasticJob& elastic, const RestartableSteps& re
   for (const auto& step : restartables.living()) {
     auto& from = moment.restartables[step] = handover.steps.at(step->ordinal);
     from.life = step->from.life;
-    if (from.life) moment.snapshot.checkpoints.lives[step->ordinal] = from.life;  // other entries belong to destroyed steps
+    if (from.life) {
+      moment.snapshot.checkpoints.lives[step->ordinal] = from.life;  // other entries belong to destroyed steps
+      from.breaks = moment.snapshot.checkpoints.state.steps[step->ordinal].breaks;
+    }
     step->resumed = from.done;
   }
   return moment;

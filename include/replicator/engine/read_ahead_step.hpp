@@ -44,6 +44,7 @@ class ReadAheadStep final : public StepDriver {
   bool finished() const override { return finished_; }
   std::uint64_t steps_done() const override { return done_; }
   std::uint64_t steps_resumed() const override { return from_.done; }
+  Breaks breaks() const override { return from_.breaks; }
   int stop_signal() override { return host_.stop_signal(); }
   std::string explain(const ExplainOptions& options) override { return host_.explain(latest(), options); }
   std::string dot() override { return replicator::detail::dot(trace_all()); }

@@ -133,9 +133,12 @@ class Step {
      private:
       void advance() {
         current_.reset();
+        auto& resumed = owner_->held().resumed;
+        resumed.goes_on(false);
         if (left_-- <= 0 || owner_->finished() || owner_->driver().stop_signal() != 0) return;
         current_.emplace(owner_->step(where_));
-        left_ -= owner_->held().resumed.skip(left_, where_);
+        left_ = resumed.still_to_do(left_, where_);
+        resumed.goes_on(left_ > 0);
       }
       Step* owner_ = nullptr;
       std::int64_t left_ = 0;
@@ -157,7 +160,7 @@ class Step {
     std::source_location where_;
   };
   Steps steps(std::int64_t count, std::source_location where = std::source_location::current()) {
-    return {*this, count - held().resumed.skip(count, where), where};
+    return {*this, held().resumed.still_to_do(count, where), where};
   }
 
  private:

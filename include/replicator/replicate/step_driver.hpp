@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ class StepDriver {
   // How many of those steps were done before the run was resumed, or by other processes before this one rejoined the
   // job. In the latter case it grows once, in run().
   virtual std::uint64_t steps_resumed() const = 0;
+  // After how many of its steps the program left a loop early, ascending: what a checkpoint keeps. Null where none is kept.
+  using Breaks = std::shared_ptr<std::vector<std::uint64_t>>;
+  virtual Breaks breaks() const { return nullptr; }
   // The signal for which the processes have agreed to stop; 0: none.
   virtual int stop_signal() = 0;
   virtual std::string explain(const ExplainOptions& options) = 0;

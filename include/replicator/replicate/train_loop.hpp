@@ -77,7 +77,7 @@ class TrainLoop {
       stopped = after_step(static_cast<std::int64_t>(step.steps_done()), means(results, std::index_sequence_for<A...>{}), step.finished());
       if (stopped) break;
     }
-    return end(static_cast<std::int64_t>(step.steps_done()), stopped);
+    return end(static_cast<std::int64_t>(step.steps_done()), stopped || !step.finished());
   }
 
   // For more than scalars, during run(). Null without a folder, and in processes other than 0.

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -28,6 +29,9 @@ struct CheckpointedStep {
   std::uint64_t done = 0;         // steps done, which is also the position of each replica's input
   bool finished = false;          // the input of some replica has ended
   std::uint64_t collectives = 0;  // collectives of one step
+  // After how many steps the program left a loop early and went on to other steps, ascending. Copies share it: a job that goes
+  // back to a snapshot repeats its steps, not the program.
+  std::shared_ptr<std::vector<std::uint64_t>> breaks = std::make_shared<std::vector<std::uint64_t>>();
 };
 
 struct CheckpointedVariable {
@@ -105,6 +109,7 @@ class CheckpointWords {
   T number() {
     return checkpoint_number<T>(path_, next());
   }
+  bool more() const { return !rest_.empty(); }
   // All remaining numbers.
   std::set<int> numbers() {
     std::set<int> result;
@@ -154,7 +159,16 @@ class CheckpointReader {
     CheckpointedStep result;
     result.done = words.number<std::uint64_t>();
     result.collectives = words.number<std::uint64_t>();
-    result.finished = words.next() == "finished";
+    auto word = words.next();
+    result.finished = word == "finished";
+    if (result.finished) word = words.next();
+    if (word != "left") return result;
+    for (std::uint64_t before = 0; words.more(); before = result.breaks->back()) {
+      result.breaks->push_back(words.number<std::uint64_t>());
+      if (result.breaks->back() <= before || result.breaks->back() > result.done)
+        throw DataError{path_ + " is no checkpoint: a loop of " + std::to_string(result.done) + " steps cannot have been left after " +
+                        std::to_string(result.breaks->back()) + ", the time before after " + std::to_string(before)};
+    }
     return result;
   }
   CheckpointedVariable variable(std::string_view text) const {
@@ -173,9 +187,12 @@ class CheckpointReader {
 inline std::map<std::string, std::string> metadata_of(const Checkpoint& checkpoint, const std::vector<io::NamedTensor>& tensors) {
   std::map<std::string, std::string> metadata{{"format", std::string{detail::checkpoint_format}}, {"next", std::to_string(checkpoint.next_ordinal)}};
   for (const auto& [key, value] : checkpoint.experiment) metadata["experiment " + key] = value;
-  for (const auto& [ordinal, step] : checkpoint.steps)
-    metadata["step " + std::to_string(ordinal)] =
+  for (const auto& [ordinal, step] : checkpoint.steps) {
+    auto& text = metadata["step " + std::to_string(ordinal)] =
         std::to_string(step.done) + " " + std::to_string(step.collectives) + (step.finished ? " finished" : "");
+    if (!step.breaks->empty()) text += " left";
+    for (const auto after : *step.breaks) text += " " + std::to_string(after);
+  }
   for (const auto& [name, variable] : checkpoint.variables) {
     auto& text = metadata["variable " + name] = name_of(variable.kind);
     if (!variable.steps.empty()) text += " " + text_of(variable.steps);

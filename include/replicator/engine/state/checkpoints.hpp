@@ -29,9 +29,10 @@ namespace replicator::detail {
 
 // The point from which a step of a resumed run continues.
 struct Resumption {
-  std::uint64_t done = 0;           // steps done
-  bool finished = false;            // the input has ended
-  std::shared_ptr<const int> life;  // the step holds it, so that Checkpoints knows whether the step is alive
+  std::uint64_t done = 0;                              // steps done
+  bool finished = false;                               // the input has ended
+  std::shared_ptr<const int> life;                     // the step holds it, so that Checkpoints knows whether the step is alive
+  std::shared_ptr<std::vector<std::uint64_t>> breaks;  // see CheckpointedStep; null where no checkpoints are kept
 };
 
 class Checkpoints {
@@ -86,7 +87,7 @@ class Checkpoints {
     auto life = std::make_shared<int>(ordinal);
     lives_[ordinal] = life;
     const auto& step = state_.steps[ordinal];
-    return {step.done, step.finished, std::move(life)};
+    return {step.done, step.finished, std::move(life), step.breaks};
   }
 
   // Declares the variables of a step, with their values from the checkpoint, if any. The graphs of the replicas agree
