@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/processor.hpp>
@@ -102,69 +103,64 @@ template <ReduceKind kind, class T>
 [[REPLICATOR_AVX512, gnu::always_inline]] inline void add_to(float& lane, float x) { asm("vaddss %1, %0, %0" : "+v"(lane) : "v"(x)); }
 // clang-format on
 
-// Sums rows. The order of additions is accumulate_loop's. Rows of 64 lanes, the usual width, keep them in eight registers.
+// Sums rows of a strip that is `sizeof...(i)` vectors wide. Its lanes stay in registers for all rows, which lie `width` elements apart.
+template <std::size_t... i>
+[[REPLICATOR_AVX2, gnu::always_inline]] inline void sum_strip(float* lanes, const float* x, std::int64_t width, std::int64_t count, std::index_sequence<i...>) {
+  const StoredRow<float> before{reinterpret_cast<const std::byte*>(lanes)};
+  avx2::EightFloats sums[] = {avx2::load_eight(before, 8 * i)...};
+  for (; count > 0; --count, x += width) {
+    const StoredRow<float> row{reinterpret_cast<const std::byte*>(x)};
+    (avx2::add_to(sums[i], avx2::load_eight(row, 8 * i)), ...);
+  }
+  (_mm256_storeu_ps(lanes + 8 * i, reinterpret_cast<__m256>(sums[i])), ...);
+}
+// Sums rows. The order of additions is accumulate_loop's.
 [[REPLICATOR_AVX2]] inline void sum_avx2(void* to, const void* rows, std::int64_t width, std::int64_t count) {
   float* lanes = static_cast<float*>(to);
   const float* x = static_cast<const float*>(rows);
-  if (width == 64) {
-    avx2::EightFloats sums[8];
-    std::memcpy(sums, lanes, sizeof sums);
-    for (; count > 0; --count, x += 64)
-#pragma GCC unroll 8
-      for (int i = 0; i < 8; ++i) {
-        avx2::EightFloats row;
-        std::memcpy(&row, x + 8 * i, sizeof row);
-        avx2::add_to(sums[i], row);
-      }
-    return static_cast<void>(std::memcpy(lanes, sums, sizeof sums));
-  }
-  for (; count > 0; --count, x += width) {
-    std::int64_t i = 0;
-    for (; i + 8 <= width; i += 8) {
-      avx2::EightFloats sum, row;
-      std::memcpy(&sum, lanes + i, sizeof sum);
-      std::memcpy(&row, x + i, sizeof row);
-      avx2::add_to(sum, row);
-      std::memcpy(lanes + i, &sum, sizeof sum);
-    }
-    for (; i < width; ++i) avx2::add_to(lanes[i], x[i]);
-  }
+  std::int64_t left = width;
+  for (; left >= 64; left -= 64, lanes += 64, x += 64) sum_strip(lanes, x, width, count, std::make_index_sequence<8>{});
+  for (; left >= 8; left -= 8, lanes += 8, x += 8) sum_strip(lanes, x, width, count, std::make_index_sequence<1>{});
+  if (left == 0) return;
+  for (; count > 0; --count, x += width)
+    for (std::int64_t i = 0; i < left; ++i) avx2::add_to(lanes[i], x[i]);
 }
 
-// Sums rows of 64 lanes, the usual width. The lanes stay in four registers for all rows. The order of additions is
-// accumulate_loop's.
+// The same on AVX-512, of rows that are stored as float32 or bfloat16. Four registers hold a strip.
 template <class Stored>
-[[REPLICATOR_AVX512, gnu::always_inline]] inline void sum_64_lanes(std::byte* lanes, const std::byte* x, std::int64_t count) {
+[[REPLICATOR_AVX512, gnu::always_inline]] inline void sum_rows(std::byte* lanes, const std::byte* x, std::int64_t width, std::int64_t count) {
   constexpr std::size_t group = tile_group * sizeof(Stored), floats = tile_group * sizeof(float);
-  // Four variables, because an array would lie in memory.
-  FloatLanes a = load_lanes(lanes, float{}), b = load_lanes(lanes + floats, float{});
-  FloatLanes c = load_lanes(lanes + 2 * floats, float{}), d = load_lanes(lanes + 3 * floats, float{});
-  for (; count > 0; --count, x += 4 * group) {
-    add_to(a, load_lanes(x, Stored{})), add_to(b, load_lanes(x + group, Stored{}));
-    add_to(c, load_lanes(x + 2 * group, Stored{})), add_to(d, load_lanes(x + 3 * group, Stored{}));
+  const std::size_t row = static_cast<std::size_t>(width) * sizeof(Stored);
+  std::int64_t left = width;
+  for (; left >= 4 * tile_group; left -= 4 * tile_group, lanes += 4 * floats, x += 4 * group) {
+    // Four variables, because an array would lie in memory.
+    FloatLanes a = load_lanes(lanes, float{}), b = load_lanes(lanes + floats, float{});
+    FloatLanes c = load_lanes(lanes + 2 * floats, float{}), d = load_lanes(lanes + 3 * floats, float{});
+    const std::byte* at = x;
+    for (std::int64_t r = 0; r < count; ++r, at += row) {
+      add_to(a, load_lanes(at, Stored{})), add_to(b, load_lanes(at + group, Stored{}));
+      add_to(c, load_lanes(at + 2 * group, Stored{})), add_to(d, load_lanes(at + 3 * group, Stored{}));
+    }
+    store_lanes(lanes, a, float{}), store_lanes(lanes + floats, b, float{});
+    store_lanes(lanes + 2 * floats, c, float{}), store_lanes(lanes + 3 * floats, d, float{});
   }
-  store_lanes(lanes, a, float{}), store_lanes(lanes + floats, b, float{});
-  store_lanes(lanes + 2 * floats, c, float{}), store_lanes(lanes + 3 * floats, d, float{});
-}
-[[REPLICATOR_AVX512]] inline void sum_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
-  if (width != 64) return accumulate_avx512<ReduceKind::sum, float>(lanes, rows, width, count);
-  sum_64_lanes<float>(static_cast<std::byte*>(lanes), static_cast<const std::byte*>(rows), count);
-}
-// The same for rows that are stored as bfloat16.
-[[REPLICATOR_AVX512]] inline void sum_stored_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
-  const auto* x = static_cast<const std::byte*>(rows);
-  if (width == 64) return sum_64_lanes<bfloat16>(static_cast<std::byte*>(lanes), x, count);
-  for (; count > 0; --count) {
-    auto* lane = static_cast<std::byte*>(lanes);
-    std::int64_t left = width;
-    for (; left >= tile_group; left -= tile_group, lane += tile_group * sizeof(float), x += tile_group * sizeof(bfloat16)) {
+  if (left == 0) return;
+  for (; count > 0; --count, x += row) {
+    std::int64_t i = 0;
+    for (; i + tile_group <= left; i += tile_group) {
+      auto* const lane = lanes + static_cast<std::size_t>(i) * sizeof(float);
       FloatLanes sum = load_lanes(lane, float{});
-      add_to(sum, load_lanes(x, bfloat16{}));
+      add_to(sum, load_lanes(x + static_cast<std::size_t>(i) * sizeof(Stored), Stored{}));
       store_lanes(lane, sum, float{});
     }
-    for (; left > 0; --left, lane += sizeof(float), x += sizeof(bfloat16))
-      add_to(*reinterpret_cast<float*>(lane), *reinterpret_cast<const bfloat16*>(x));
+    for (; i < left; ++i) add_to(reinterpret_cast<float*>(lanes)[i], static_cast<float>(reinterpret_cast<const Stored*>(x)[i]));
   }
+}
+[[REPLICATOR_AVX512]] inline void sum_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+  sum_rows<float>(static_cast<std::byte*>(lanes), static_cast<const std::byte*>(rows), width, count);
+}
+[[REPLICATOR_AVX512]] inline void sum_stored_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+  sum_rows<bfloat16>(static_cast<std::byte*>(lanes), static_cast<const std::byte*>(rows), width, count);
 }
 // The fold of reduce_units for one kept element; fold_baseline otherwise.
 template <ReduceKind kind, auto fold_unit>

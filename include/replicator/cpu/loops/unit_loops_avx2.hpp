@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include <replicator/core/processor.hpp>
 #include <replicator/cpu/loops/unit_loops.hpp>
@@ -74,44 +75,78 @@ template <ReduceKind kind>
   combine_lanes<kind>(lanes, reinterpret_cast<EightFloats>(_mm256_permute_ps(v, 0xB1)));  // j and j + 1
   return lanes[0];
 }
+// The first step of this tree for two rows: lane j and j + 4 of one row in the lower half, of the other row in the upper one.
+template <ReduceKind kind>
+[[REPLICATOR_AVX2, gnu::always_inline]] inline __m256 fold_pair(const EightFloats& one, const EightFloats& other) {
+  const auto a = reinterpret_cast<__m256>(one), b = reinterpret_cast<__m256>(other);
+  auto halves = reinterpret_cast<EightFloats>(_mm256_permute2f128_ps(a, b, 0x20));
+  combine_lanes<kind>(halves, reinterpret_cast<EightFloats>(_mm256_permute2f128_ps(a, b, 0x31)));
+  return reinterpret_cast<__m256>(halves);
+}
+// Four of these trees at once: lanes of several rows lie side by side as soon as they fit into one vector.
+template <ReduceKind kind>
+[[REPLICATOR_AVX2, gnu::always_inline]] inline __m128 fold_four(const EightFloats (&lanes)[4]) {
+  const __m256 even = fold_pair<kind>(lanes[0], lanes[2]), odd = fold_pair<kind>(lanes[1], lanes[3]);
+  auto quarters = reinterpret_cast<EightFloats>(_mm256_shuffle_ps(even, odd, 0x44));
+  combine_lanes<kind>(quarters, reinterpret_cast<EightFloats>(_mm256_shuffle_ps(even, odd, 0xEE)));  // j and j + 2
+  const auto q = reinterpret_cast<__m256>(quarters);
+  const __m128 low = _mm256_castps256_ps128(q), high = _mm256_extractf128_ps(q, 1);
+  EightFloats results = reinterpret_cast<EightFloats>(_mm256_castps128_ps256(_mm_shuffle_ps(low, high, 0x88)));
+  combine_lanes<kind>(results, reinterpret_cast<EightFloats>(_mm256_castps128_ps256(_mm_shuffle_ps(low, high, 0xDD))));  // j and j + 1
+  return _mm256_castps256_ps128(reinterpret_cast<__m256>(results));
+}
 
-// One row of `unit` elements by `vectors` vectors of 8 lanes.
-template <ReduceKind kind, int vectors, class Row>
-[[REPLICATOR_AVX2, gnu::always_inline]] inline float reduce_unit(const Row& row, std::int64_t unit) {
-  EightFloats lanes[vectors];
-  const EightFloats nothing = lanes_of(identity<kind, float>());
-#pragma GCC unroll 8
-  for (int i = 0; i < vectors; ++i) lanes[i] = nothing;
+// lanes[i] (+) lanes[i + half] for i < half.
+template <ReduceKind kind, std::size_t... i>
+[[REPLICATOR_AVX2, gnu::always_inline]] inline void join_halves(EightFloats* lanes, std::index_sequence<i...>) {
+  (combine_lanes<kind>(lanes[i], lanes[i + sizeof...(i)]), ...);
+}
+// One row of `unit` elements by vectors of 8 lanes, without the tree over the last 8. Each vector has its own place in the code, because
+// GCC keeps an array in memory where a loop runs over it.
+template <ReduceKind kind, class Row, std::size_t... i>
+[[REPLICATOR_AVX2, gnu::always_inline]] inline EightFloats reduce_unit(const Row& row, std::int64_t unit, std::index_sequence<i...>) {
+  constexpr std::size_t vectors = sizeof...(i);
+  constexpr auto width = static_cast<std::int64_t>(8 * vectors);
+  EightFloats lanes[] = {(static_cast<void>(i), lanes_of(identity<kind, float>()))...};
   std::int64_t at = 0;
-  for (; unit - at >= vectors * 8; at += vectors * 8)
-#pragma GCC unroll 8
-    for (int i = 0; i < vectors; ++i) combine_lanes<kind>(lanes[i], load_eight(row, at + 8 * i));
-#pragma GCC unroll 8
-  for (int i = 0; i < vectors; ++i) combine_rest<kind>(lanes[i], row, at + 8 * i, unit - at - 8 * i);
-#pragma GCC unroll 3
-  for (int half = vectors / 2; half > 0; half /= 2)
-#pragma GCC unroll 4
-    for (int i = 0; i < half; ++i) combine_lanes<kind>(lanes[i], lanes[i + half]);
-  return fold_eight<kind>(lanes[0]);
+  for (; unit - at >= width; at += width) (combine_lanes<kind>(lanes[i], load_eight(row, at + static_cast<std::int64_t>(8 * i))), ...);
+  if (at < unit) (combine_rest<kind>(lanes[i], row, at + static_cast<std::int64_t>(8 * i), unit - at - static_cast<std::int64_t>(8 * i)), ...);
+  if constexpr (vectors == 8) join_halves<kind>(lanes, std::make_index_sequence<4>{});
+  if constexpr (vectors >= 4) join_halves<kind>(lanes, std::make_index_sequence<2>{});
+  join_halves<kind>(lanes, std::make_index_sequence<1>{});
+  return lanes[0];
 }
 template <ReduceKind kind, class Row>
-[[REPLICATOR_AVX2, gnu::always_inline]] inline float reduce_unit(const Row& row, std::int64_t unit, std::int64_t lanes) {
-  return lanes == 64 ? avx2::reduce_unit<kind, 8>(row, unit) : lanes == 32 ? avx2::reduce_unit<kind, 4>(row, unit)
-                                                                           : avx2::reduce_unit<kind, 2>(row, unit);
+[[REPLICATOR_AVX2, gnu::always_inline]] inline EightFloats reduce_unit(const Row& row, std::int64_t unit, std::int64_t lanes) {
+  return lanes == 64 ? avx2::reduce_unit<kind>(row, unit, std::make_index_sequence<8>{}) : lanes == 32 ? avx2::reduce_unit<kind>(row, unit, std::make_index_sequence<4>{})
+                                                                                                       : avx2::reduce_unit<kind>(row, unit, std::make_index_sequence<2>{});
 }
 
+// `row_at(i)` is row i of `count`.
+template <ReduceKind kind, class RowAt>
+[[REPLICATOR_AVX2, gnu::always_inline]] inline void reduce_rows(float* results, const RowAt& row_at, std::int64_t unit, std::int64_t count, std::int64_t lanes) {
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    EightFloats of[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) of[r] = avx2::reduce_unit<kind>(row_at(i + r), unit, lanes);
+    _mm_storeu_ps(results + i, fold_four<kind>(of));
+  }
+  for (; i < count; ++i) results[i] = fold_eight<kind>(avx2::reduce_unit<kind>(row_at(i), unit, lanes));
+}
 template <ReduceKind kind>
 [[REPLICATOR_AVX2]] void reduce_units(float* results, const std::byte* x, std::int64_t unit, std::int64_t count, std::int64_t lanes) {
-  const std::size_t bytes = static_cast<std::size_t>(unit) * sizeof(float);
-  for (std::int64_t i = 0; i < count; ++i, x += bytes) results[i] = avx2::reduce_unit<kind>(StoredRow<float>{x}, unit, lanes);
+  const auto row_at = [=](std::int64_t i) { return StoredRow<float>{x + static_cast<std::size_t>(i * unit) * sizeof(float)}; };
+  avx2::reduce_rows<kind>(results, row_at, unit, count, lanes);
 }
 [[REPLICATOR_AVX2]] inline void sum_product_units(float* results, const float* a, const float* b, std::int64_t unit, std::int64_t count, std::int64_t lanes) {
-  for (std::int64_t i = 0; i < count; ++i, a += unit, b += unit) results[i] = avx2::reduce_unit<ReduceKind::sum>(ProductRow{a, b}, unit, lanes);
+  const auto row_at = [=](std::int64_t i) { return ProductRow{a + i * unit, b + i * unit}; };
+  avx2::reduce_rows<ReduceKind::sum>(results, row_at, unit, count, lanes);
 }
 template <ReduceKind kind>
 [[REPLICATOR_AVX2]] void fold_unit(float* lanes, std::int64_t count) {
   const auto* x = reinterpret_cast<const std::byte*>(lanes);
-  *lanes = avx2::reduce_unit<kind>(StoredRow<float>{x}, count, count);
+  *lanes = fold_eight<kind>(avx2::reduce_unit<kind>(StoredRow<float>{x}, count, count));
 }
 
 }  // namespace replicator::detail::cpu::detail::avx2
