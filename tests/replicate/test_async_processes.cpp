@@ -454,8 +454,8 @@ TEST_CASE("processes whose programs part ways are told where") {
   });
   INFO(test::describe(results));
   for (const auto& result : results)
-    CHECK_THAT(result.text, Catch::Contains("asks for the exchange \"replicas at rest: a digest is made\" where process 0 ") &&
-                                Catch::Contains("asks for \"replicas at rest: another step is called\""));
+    CHECK_THAT(result.text, Catch::Contains("asks for the exchange \"replicas at rest: another step is called\", and process 1 ") &&
+                                Catch::Contains("asks for \"replicas at rest: a digest is made\""));
 }
 
 TEST_CASE("an error of one process is told to all: of a replica's step, or of the program between steps") {

@@ -288,8 +288,8 @@ TEST_CASE("exchanges that differ, and processes that have left, are errors and n
     return "passed";
   });
   INFO(describe(results));
-  CHECK(contains(results[0].text, "asks for the exchange \"allocate\""));
-  CHECK(contains(results[0].text, "asks for \"fingerprint\""));
+  CHECK(contains(results[0].text, "asks for the exchange \"fingerprint\", and process 1 (pid "));
+  CHECK(contains(results[0].text, "asks for \"allocate\""));
   CHECK(results[0].text == results[1].text);
   results = run_job(3, [](Job& job) -> std::string {
     if (job.rank() != 1) job.barrier("step");
@@ -330,22 +330,69 @@ TEST_CASE("a process that begins a call for which another one does not come is t
   }
 }
 
-TEST_CASE("processes that begin different steps are told within seconds, with both steps and their lines") {
+TEST_CASE("of processes that begin different steps the odd one is named within seconds, with both steps and their lines") {
   const int other = GENERATE(0, 2);
   const auto results = run_job(3, [&](Job& job) -> std::string {
     job.begin("step", 7);
     job.barrier();
     if (job.rank() == other) job.begin("step", 0, "", {"folder/train.cpp", 41}, 1);
     else job.begin("step", 8, "", {"folder/train.cpp", 40});
-    return await_failure(job);
+    const auto failure = await_failure(job);
+    return std::to_string(job.culprit()) + " " + failure;
   });
   INFO(describe(results));
-  const std::string second = "step 0 of replicated step 1 at train.cpp:41", first = "step 8 at train.cpp:40";
+  const auto odd = std::to_string(other);
   for (const auto& result : results) {
     CHECK(result.text == results[0].text);
-    CHECK(contains(result.text, ") asks for " + (other == 0 ? first : second) + "; process 0 (pid "));
-    CHECK(result.text.ends_with(") asked for " + (other == 0 ? second : first) + ": all processes must make the same calls in the same order"));
+    CHECK(result.text.starts_with(odd + " process " + odd + " (pid "));
+    CHECK(contains(result.text, ") asks for step 0 of replicated step 1 at train.cpp:41 where process " + std::to_string(other == 0 ? 1 : 0) + " (pid "));
+    CHECK(result.text.ends_with(") asks for step 8 at train.cpp:40: all processes must make the same calls in the same order"));
     CHECK(result.seconds < 5);
+  }
+}
+
+TEST_CASE("where each process begins another step, or asks for another exchange, nobody is accused") {
+  const int count = GENERATE(2, 3);
+  const bool exchanges = GENERATE(false, true);
+  const std::vector<std::string> names{"fingerprint", "allocate", "digest"};
+  const auto results = run_job(count, [&](Job& job) -> std::string {
+    std::string failure;
+    try {
+      if (exchanges) job.barrier(names[static_cast<std::size_t>(job.rank())]);
+      job.begin("step", static_cast<std::uint64_t>(job.rank()), "", {"train.cpp", 40});
+      failure = await_failure(job);
+    } catch (const CommunicationError& error) {
+      failure = error.what();
+    }
+    return std::to_string(job.culprit()) + " " + failure;
+  });
+  INFO(describe(results));
+  for (const auto& result : results) {
+    CHECK(result.text == results[0].text);
+    CHECK(result.text.starts_with("-1 process 0 (pid "));
+    CHECK(contains(result.text, exchanges ? ") asks for the exchange \"fingerprint\", and process 1 (pid " : ") asks for step 0 at train.cpp:40, and process 1 (pid "));
+    CHECK(contains(result.text, exchanges ? ") asks for \"allocate\": all processes must ask for the same exchanges" : ") asks for step 1 at train.cpp:40: all processes must make"));
+    CHECK(result.seconds < 5);
+  }
+}
+
+TEST_CASE("of three processes the one that asks for another exchange is named, whichever comes first") {
+  const int other = GENERATE(0, 1, 2);
+  const auto results = run_job(3, [&](Job& job) -> std::string {
+    if (job.rank() != other && job.rank() != 1) std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    try {
+      job.barrier(job.rank() == other ? "allocate" : "fingerprint");
+    } catch (const CommunicationError& error) {
+      return std::to_string(error.culprit()) + " " + error.what();
+    }
+    return "passed";
+  });
+  INFO(describe(results));
+  const auto odd = std::to_string(other);
+  for (const auto& result : results) {
+    CHECK(result.text.starts_with(odd + " process " + odd + " (pid "));
+    CHECK(contains(result.text, ") asks for the exchange \"allocate\" where process " + std::to_string(other == 0 ? 1 : 0) + " (pid "));
+    CHECK(contains(result.text, ") asks for \"fingerprint\": all processes"));
   }
 }
 

@@ -154,6 +154,11 @@ class Job {
     Calls calls;
     std::string what;  // the exchange that it asks for; empty: it has left
   };
+  // What a process asks for. All processes must have an equal `what`; `text` names it in a message.
+  struct Asked {
+    int process = 0;
+    std::string what, text;
+  };
   // State of the process at the other end of a link.
   struct Peer {
     detail::Link link;
@@ -200,7 +205,8 @@ class Job {
   void tell_who_is_outside(Clock::time_point now);
   void depart(int who, Calls calls);
   void contribute(int from, Calls calls, std::string what, detail::Bytes blob);
-  void declare_disagreement(int a, const std::string& what_a, int b, const std::string& what_b);
+  bool compare_exchanges(Clock::time_point now);
+  void declare_difference(const std::vector<Asked>& asked, const std::string& kind, const std::string& mend);
   void complete_exchange();
   void check_departures();
   void check_farewell();
@@ -224,7 +230,8 @@ class Job {
   std::vector<Peer> peers_;      // process 0: one for each process (its own has no link); others: process 0 only
   std::uint64_t gathering_ = 0;  // the exchange that process 0 collects
   Clock::time_point gather_began_{};
-  std::uint64_t asked_ = 0;  // number of exchanges that this process has begun
+  Clock::time_point exchanges_differ_{};  // when this was first seen; zero: they do not
+  std::uint64_t asked_ = 0;               // number of exchanges that this process has begun
   std::map<std::uint64_t, std::vector<detail::Bytes>> gathered_;
   std::optional<Outside> outside_;  // who makes fewer calls than others may have begun: known to process 0, and told by it
   bool complained_ = false;         // of `outside_`

@@ -34,6 +34,7 @@ inline Job::Clock::time_point Job::pause(Lock& lock) {
       events.push_back(
           {peer.link.descriptor(), static_cast<short>(peer.link.has_output() ? POLLIN | POLLOUT : POLLIN), 0});
   auto expected = std::min(next_beat_, Clock::now() + options_.heartbeat);
+  if (exchanges_differ_ != Clock::time_point{}) expected = std::min(expected, Clock::now() + options_.grace / 4);
   for (const auto& peer : peers_)  // a process is about to be blamed
     if (peer.lost != Clock::time_point{} || peer.suspected != Clock::time_point{})
       expected = std::min(expected, Clock::now() + options_.grace / 4);
@@ -135,7 +136,8 @@ inline void Job::judge(Clock::time_point now) {
                   also_lost(who, now),
               who);
   }
-  if (!aborted()) judge_calls();
+  if (aborted() || (is_hub() && compare_exchanges(now))) return;
+  judge_calls();
   if (is_hub() && !aborted()) compare_calls(now);
   if (is_hub() && !aborted()) tell_who_is_outside(now);
   if (is_hub() && !aborted()) judge_exchange(now);
@@ -222,22 +224,35 @@ inline void Job::judge_calls() {
 }
 
 // Process 0 only. Its own latest call must be that of every process that has begun as many. A difference waits for `grace`,
-// because an exchange that finds it can say more.
+// because an exchange that finds it can say more, and because the calls of further processes can show a majority.
 inline void Job::compare_calls(Clock::time_point now) {
   const auto mine = calls();
+  bool differ = false;
   for (std::size_t process = 1; process < peers_.size(); ++process) {
     auto& peer = peers_[process];
-    if (peer.latest.begun != mine.begun || peer.latest.last == mine.last) {
-      peer.differs = {};
-    } else if (peer.differs == Clock::time_point{}) {
-      peer.differs = now;
-    } else if (now - peer.differs >= options_.grace) {
-      const int who = static_cast<int>(process);
-      return declare(describe(who) + " asks for " + peer.latest.text() + "; " + describe(0) + " asked for " + mine.text() +
-                         ": all processes must make the same calls in the same order",
-                     who);
-    }
+    if (peer.latest.begun != mine.begun || peer.latest.last == mine.last) peer.differs = {};
+    else if (peer.differs == Clock::time_point{}) peer.differs = now;
+    else if (now - peer.differs >= options_.grace) differ = true;
   }
+  if (!differ) return;
+  std::vector<Asked> asked{{0, mine.last, mine.text()}};
+  for (std::size_t process = 1; process < peers_.size(); ++process)
+    if (const auto& latest = peers_[process].latest; latest.begun == mine.begun) asked.push_back({static_cast<int>(process), latest.last, latest.text()});
+  declare_difference(asked, "", "all processes must make the same calls in the same order");
+}
+
+// Blames a process that asks for something else than the majority. Without a majority nobody is to blame: then the sentence
+// names the first two that differ. It must not depend on which process came first.
+inline void Job::declare_difference(const std::vector<Asked>& asked, const std::string& kind, const std::string& mend) {
+  const auto alike = [&](const Asked& a) { return std::count_if(asked.begin(), asked.end(), [&](const Asked& b) { return a.what == b.what; }); };
+  auto most = std::find_if(asked.begin(), asked.end(), [&](const Asked& each) { return 2 * alike(each) > std::ssize(asked); });
+  const bool majority = most != asked.end();
+  if (!majority) most = asked.begin();
+  const auto odd = std::find_if(asked.begin(), asked.end(), [&](const Asked& each) { return each.what != most->what; });
+  const auto& [first, second] = majority ? std::pair{*odd, *most} : std::pair{*most, *odd};
+  declare(describe(first.process) + " asks for " + kind + first.text + (majority ? " where " : ", and ") + describe(second.process) + " asks for " +
+              second.text + ": " + mend,
+          majority ? odd->process : -1);
 }
 
 // Process 0 only. The others begin calls without a word to process 0, so each must know who is outside and compare.
@@ -263,14 +278,14 @@ inline void Job::contribute(int from, Calls calls, std::string what, detail::Byt
   if (aborted()) return;
   if (gather_began_ == Clock::time_point{}) gather_began_ = Clock::now();
   const auto other = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.present; });
-  if (other != peers_.end() && other->what != what)
-    return declare_disagreement(static_cast<int>(other - peers_.begin()), other->what, from, what);
+  if (other != peers_.end() && other->what != what && exchanges_differ_ == Clock::time_point{}) exchanges_differ_ = Clock::now();
   auto& mine = peers_[static_cast<std::size_t>(from)];
   mine.present = true;
   mine.calls = std::move(calls);
   mine.outside = Clock::now();
   mine.what = std::move(what);
   mine.blob = std::move(blob);
+  if (compare_exchanges(Clock::now())) return;
   judge_calls();
   if (aborted()) return;
   if (std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.present; }))
@@ -279,12 +294,16 @@ inline void Job::contribute(int from, Calls calls, std::string what, detail::Byt
     check_departures();
 }
 
-// The sentence must not depend on which process came first.
-inline void Job::declare_disagreement(int a, const std::string& what_a, int b, const std::string& what_b) {
-  if (b < a) return declare_disagreement(b, what_b, a, what_a);
-  declare(describe(b) + " asks for the exchange \"" + what_b + "\" where " + describe(a) + " asks for \"" + what_a +
-              "\": all processes must ask for the same exchanges in the same order",
-          b);
+// Process 0 only. Returns true where processes ask for different exchanges. The verdict then waits for the other processes,
+// at most for `grace`, because they can show a majority.
+inline bool Job::compare_exchanges(Clock::time_point now) {
+  if (exchanges_differ_ == Clock::time_point{}) return false;
+  std::vector<Asked> asked;
+  for (int process = 0; process < size(); ++process)
+    if (const auto& peer = peers_[static_cast<std::size_t>(process)]; peer.present) asked.push_back({process, peer.what, "\"" + peer.what + "\""});
+  if (std::ssize(asked) == size() || now - exchanges_differ_ >= options_.grace)
+    declare_difference(asked, "the exchange ", "all processes must ask for the same exchanges in the same order");
+  return true;
 }
 
 inline void Job::complete_exchange() {
@@ -304,6 +323,7 @@ inline void Job::complete_exchange() {
 
 // Process 0 only. No process may wait for one that has left. When all have left, the job ends.
 inline void Job::check_departures() {
+  if (compare_exchanges(Clock::now())) return;
   judge_calls();
   if (aborted()) return;
   const auto gone = std::find_if(peers_.begin(), peers_.end(), [](const Peer& p) { return p.departed && !p.present; });
