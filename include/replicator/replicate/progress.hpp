@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress: the progress line of a run. On a terminal one line is overwritten; elsewhere about twenty plain lines are
-// printed.
+// Progress: the progress line of a run. On a terminal one line is overwritten. Elsewhere, and under mpirun, about twenty
+// plain lines are printed.
 #pragma once
 
 #include <unistd.h>
@@ -9,12 +9,26 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace replicator {
+
+namespace detail {
+
+// Whether a line can be overwritten there. Open MPI's mpirun connects each process to a terminal of its own, and copies what
+// arrives there to its own output, which may be a file.
+inline bool is_terminal(std::FILE* out) {
+  if (::isatty(::fileno(out)) != 1) return false;
+  const char* type = std::getenv("TERM");
+  return (type == nullptr || std::string_view{type} != "dumb") && std::getenv("PMIX_RANK") == nullptr && std::getenv("OMPI_COMM_WORLD_RANK") == nullptr;
+}
+
+}  // namespace detail
 
 // The name of a result of a step or a validation, and its format: "loss 0.6931", "top-1 43.1 %".
 struct Figure {
@@ -34,7 +48,7 @@ struct ProgressOptions {
   std::string examples = "images";                     // the unit of the rate
   std::function<bool()> speaks = [] { return true; };  // false where another process prints
   std::FILE* out = stdout;
-  bool terminal = ::isatty(::fileno(stdout)) == 1;
+  bool terminal = detail::is_terminal(stdout);  // whether a line is overwritten; false under mpirun
   // Returns seconds of a monotonic clock.
   std::function<double()> clock = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
 };
@@ -64,6 +78,10 @@ class Progress {
   }
   // Prints a line that is not overwritten.
   void say(const std::string& line) { write(line, true); }
+  // Ends a line that would be overwritten, so that the program can print. Does nothing where there is none.
+  void end_line() {
+    if (std::exchange(open_, false)) std::fputc('\n', o_.out), std::fflush(o_.out);
+  }
   // Runs `work` and excludes its time from the rate.
   template <class F>
   auto untimed(F work) {
@@ -86,15 +104,17 @@ class Progress {
     std::snprintf(time, sizeof time, "/s  %lld:%02lld left", left / 60, left % 60);
     return rate + rate_unit() + time;
   }
-  void write(const std::string& line, bool ends) const {
+  void write(const std::string& line, bool ends) {
     if (!o_.speaks()) return;
     std::fprintf(o_.out, "%s%s%s", o_.terminal ? "\r\033[K" : "", line.c_str(), ends ? "\n" : "");
     std::fflush(o_.out);
+    open_ = !ends;
   }
 
   ProgressOptions o_;
   std::optional<std::int64_t> first_;  // number of steps done at the first call
   double start_ = 0, shown_ = 0, rate_ = 0;
+  bool open_ = false;  // the latest line has no end yet
 };
 
 }  // namespace replicator

@@ -2,8 +2,6 @@
 // The code of train_loop.hpp: what a loop does around its steps.
 #pragma once
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <cmath>
 #include <cstddef>
@@ -43,7 +41,7 @@ void TrainLoop::check() {
 template <class>
 void TrainLoop::begin(std::int64_t before) {
   find_board(before + 1);
-  progress_.emplace(ProgressOptions{.steps = o_.steps, .batch = o_.batch, .examples = o_.examples, .speaks = [this] { return speaks(); }, .out = o_.out, .terminal = ::isatty(::fileno(o_.out)) == 1});
+  progress_.emplace(ProgressOptions{.steps = o_.steps, .batch = o_.batch, .examples = o_.examples, .speaks = [this] { return speaks(); }, .out = o_.out, .terminal = detail::is_terminal(o_.out)});
 }
 
 template <class>
@@ -65,6 +63,7 @@ bool TrainLoop::after_step(std::int64_t done, const std::vector<double>& values,
 template <class>
 void TrainLoop::validate(std::int64_t done) {
   if (!o_.validate || repl_.stop_signal() != 0) return;
+  progress_->end_line();  // the validation may print
   const auto values = progress_->untimed(o_.validate);
   if (repl_.stop_signal() != 0) return;
   if (values.size() != o_.validated.size())
