@@ -74,12 +74,12 @@ inline std::vector<double> traced_times(const json& trace, const json& plan, std
     if (!args.contains("instruction") || args.at("plan") != plan.at("number")) continue;
     const auto instruction = static_cast<std::size_t>(whole(args.at("instruction"), "an instruction of the trace", 0, std::int64_t{1} << 62));
     if (instruction >= instructions)
-      throw DataError{"the trace has instruction " + std::to_string(instruction) + " of the first device, the plan has " +
-                      std::to_string(instructions) + ": give the files of one run with --plan and --trace"};
+      throw DataError{"the trace is of another run than the plan: its first device has at least " + std::to_string(instruction + 1) + " instructions, that of the plan has " +
+                      std::to_string(instructions) + ": give the two files that one run wrote by --plan and --trace"};
     times[instruction].push_back(amount(event.at("dur"), "a duration of the trace"));
     any = true;
   }
-  if (!any) throw DataError{"the trace has no instructions of the plan's first device: give the files of one run with --plan and --trace"};
+  if (!any) throw DataError{"the trace has no instructions of the plan's first device, so it is of another run: give the two files that one run wrote by --plan and --trace"};
   std::vector<double> result;
   for (auto& each : times) {
     std::sort(each.begin(), each.end());

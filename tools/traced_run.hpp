@@ -89,7 +89,7 @@ inline TracedStep traced_step(std::uint64_t number, const std::vector<TracedDevi
       const auto found = times.find(i);
       if (found == times.end())
         throw DataError{"the trace has no instruction " + std::to_string(i) + " of rank " + std::to_string(rank) + " in step " + std::to_string(number) +
-                        ": give the files of one run with --plan and --trace"};
+                        ", which the plan has: give the two files that one run wrote by --plan and --trace"};
       return found->second;
     });
     step.computed = std::max(step.computed, computed(actions));
