@@ -116,6 +116,18 @@ struct SumOfMany {
   }
 };
 
+// Its gradient rule gives the gradients of the first inputs only.
+struct TooFew {
+  static constexpr std::string_view name = "too_few";
+  std::int64_t given = 0;
+  template <class V>
+  void describe(V& v) const {
+    v("given", given);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const { return std::vector<AnyTensor>(static_cast<std::size_t>(given), at.upstream[0]); }
+};
+
 // Its gradient rule gives one gradient too many.
 struct OneTooMany {
   static constexpr std::string_view name = "one_too_many";
@@ -241,6 +253,17 @@ TEST_CASE("a gradient rule that gives more gradients than there are inputs is re
   const Tensor<double> x{test::input(graph, {DType::float64, Shape{2}}, 0)};
   const Tensor<double> y{compute(graph, OneTooMany{}, {x}, Location{"rule.cpp", 3})};
   CHECK_THROWS_WITH(gradient(y, x), Catch::Contains("the gradient rule of one_too_many at rule.cpp:3 gives 2 gradients for 1 inputs"));
+}
+
+TEST_CASE("a gradient rule that gives too few gradients is refused, unless nobody needs the others") {
+  Graph graph;
+  const Tensor<double> x{test::input(graph, {DType::float64, Shape{2}}, 0)}, z{test::input(graph, {DType::float64, Shape{2}}, 1)};
+  const auto of = [&](std::int64_t given, const std::vector<AnyTensor>& inputs) { return Tensor<double>{graph.tensor(add_compute(graph, TooFew{given}, inputs, Location{"rule.cpp", 3}), 0)}; };
+  CHECK_THROWS_WITH(gradient(of(0, {x}), x), "replica 0: the gradient rule of too_few at rule.cpp:3 gives 0 gradients for 1 inputs: it must return one tensor for "
+                                             "each input, in order, and an empty rp::AnyTensor{} where the gradient is zero");
+  CHECK_THROWS_WITH(gradient(of(1, {x, z}), z), Catch::Contains("the gradient rule of too_few at rule.cpp:3 gives 1 gradients for 2 inputs"));
+  CHECK_NOTHROW(gradient(of(1, {x, z}), x));
+  CHECK_NOTHROW(gradient(of(1, {x, cast<std::int32_t>(x)}), x));  // integers have no gradient
 }
 
 TEST_CASE("a gradient rule that gives another shape or type than its input's is refused, with the operation and its line") {

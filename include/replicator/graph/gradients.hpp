@@ -154,10 +154,12 @@ class Differentiation {
     for (std::size_t i = 0; i < inputs.size(); ++i) wanted[i] = reaches_[inputs[i].value().node];
     const GradientContext at{graph_, operation, inputs, outputs, upstream, {wanted.get(), inputs.size()}, where};
     auto gradients = operation.gradient(at);
-    if (gradients.size() > inputs.size())
+    bool fits = gradients.size() <= inputs.size();
+    for (std::size_t i = gradients.size(); i < inputs.size(); ++i) fits = fits && !(wanted[i] && is_floating(inputs[i].dtype()));
+    if (!fits)
       throw BuildError{"replica " + std::to_string(graph_.replica()) + ": the gradient rule of " + std::string{operation.name()} + " at " + where.text() +
                        " gives " + std::to_string(gradients.size()) + " gradients for " + std::to_string(inputs.size()) +
-                       " inputs: it must give one for each, empty where it is zero"};
+                       " inputs: it must return one tensor for each input, in order, and an empty rp::AnyTensor{} where the gradient is zero"};
     for (std::size_t i = 0; i < gradients.size(); ++i)
       if (gradients[i] && gradients[i].type() != inputs[i].type())
         throw BuildError{"replica " + std::to_string(graph_.replica()) + ": the gradient rule of " + std::string{operation.name()} + " at " + where.text() +

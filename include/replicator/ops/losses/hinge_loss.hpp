@@ -33,7 +33,7 @@ Tensor<T> hinge(Tensor<T> scores, Tensor<T> signs, const HingeOptions& options =
 template <FloatingElement T, Element L>
 Tensor<T> multiclass_hinge(Tensor<T> scores, Tensor<L> labels, const HingeOptions& options = {},
                            std::source_location where = std::source_location::current()) {
-  static_assert(LabelElement<L>, "replicator: multiclass_hinge takes the number of each example's class: cast<std::int32_t>(labels), or argmax(labels) where they are one-hot");
+  static_assert(LabelElement<L>, "replicator: multiclass_hinge takes the number of each example's class as std::int32_t or std::int64_t: rp::cast<std::int32_t>(labels), or rp::argmax(labels) where they are one-hot");
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(multiclass_hinge(cast<float>(scores, where), labels, options, where), where);
   detail::require_classes("multiclass_hinge", scores, labels, where);
   Graph& graph = scores.graph();

@@ -127,7 +127,7 @@ struct CrossEntropyOptions {
 template <FloatingElement T, Element L>
 Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossEntropyOptions& options = {},
                                 std::source_location where = std::source_location::current()) {
-  static_assert(LabelElement<L>, "replicator: softmax_cross_entropy takes the number of each example's class: cast<std::int32_t>(labels), or argmax(labels) where they are one-hot");
+  static_assert(LabelElement<L>, "replicator: softmax_cross_entropy takes the number of each example's class as std::int32_t or std::int64_t: rp::cast<std::int32_t>(labels), or rp::argmax(labels) where they are one-hot");
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(softmax_cross_entropy(cast<float>(logits, where), labels, options, where), where);
   detail::require_classes("softmax_cross_entropy", logits, labels, where);
   const double smoothing = options.label_smoothing;
@@ -166,7 +166,7 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
 // [.., C], [..] -> scalar in [0, 1]. Throws BuildError where the shapes do not fit.
 template <FloatingElement T, Element L>
 Tensor<T> accuracy(Tensor<T> logits, Tensor<L> labels, std::source_location where = std::source_location::current()) {
-  static_assert(LabelElement<L>, "replicator: accuracy takes the number of each example's class: cast<std::int32_t>(labels), or argmax(labels) where they are one-hot");
+  static_assert(LabelElement<L>, "replicator: accuracy takes the number of each example's class as std::int32_t or std::int64_t: rp::cast<std::int32_t>(labels), or rp::argmax(labels) where they are one-hot");
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(accuracy(cast<float>(logits, where), labels, where), where);
   detail::require_classes("accuracy", logits, labels, where);
   Graph& graph = logits.graph();
