@@ -23,6 +23,7 @@
 
 #include "../input/temporary_folder.hpp"
 #include "../support/cases.hpp"
+#include "../support/told.hpp"
 #include "checkpointed.hpp"
 #include "deployments.hpp"
 
@@ -451,6 +452,19 @@ TEST_CASE("another experiment is refused by the first difference") {
   CHECK(stopped.error({}) == "nothing");
 }
 
+TEST_CASE("a run says that it goes on from a checkpoint once its step has accepted it") {
+  const Stopped stopped;
+  const TemporaryFolder folder;
+  CHECK(test::told(folder, [&] { CHECK(stopped.error({.hidden = 9}) != "nothing"); }) == "");
+  CHECK(test::told(folder, [&] { CHECK(stopped.error({.sums = true}) != "nothing"); }) == "");
+  CHECK(test::told(folder, [&] { CHECK(stopped.error({}) == "nothing"); }) == "replicator: goes on from " + stopped.file() + ", in which 3 steps are done\n");
+}
+
+TEST_CASE("a folder that cannot be made is an error that names the flag") {
+  CHECK_THAT(error_of([&] { Replicator{kept(on_devices(1, 1), "/proc/checkpoints")}; }),
+             Catch::StartsWith("--checkpoint: /proc/checkpoints: cannot make the folder"));
+}
+
 TEST_CASE("a run without --resume does not write among the checkpoints of another, and --resume begins where there are none") {
   const Stopped stopped;
   CHECK(error_of([&] { test::run({}, kept(on_devices(5, 1), stopped.path()), 3); }) ==
@@ -503,7 +517,7 @@ TEST_CASE("a job goes on without its stopped process that holds the folder, and 
 TEST_CASE("what has the name of a checkpoint and is no regular file is refused, and a named pipe is not waited for") {
   const Stopped stopped;
   const auto refused = [&](const std::string& what) {
-    CHECK(stopped.error({}) == stopped.file(9) + ": a checkpoint must be a regular file, and this is " + what + ": move it away");
+    CHECK(stopped.error({}) == "--checkpoint: " + stopped.file(9) + ": a checkpoint must be a regular file, and this is " + what + ": move it away");
     std::filesystem::remove(stopped.file(9));
   };
   std::filesystem::create_symlink(stopped.file(), stopped.file(9));

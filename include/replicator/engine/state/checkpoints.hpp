@@ -59,7 +59,7 @@ class Checkpoints {
     if (options_.folder.empty()) return;
     std::string newest;
     if (job_.rank() == 0) {
-      folder_.prepare();
+      prepare_folder();
       const auto files = folder_.newest_first();
       if (!files.empty() && !options_.resume)
         throw BuildError{"--checkpoint: " + folder_.path() + " holds checkpoints already, the newest is " + files[0] +
@@ -102,8 +102,10 @@ class Checkpoints {
         if (!known) restore(store, variable);
       }
     const auto step = state_.steps.find(ordinal);
-    if (step == state_.steps.end() || !declared_.insert(ordinal).second) return;
-    if (read_.contains(ordinal)) compare(names, resolution, ordinal);
+    const bool first = step != state_.steps.end() && declared_.insert(ordinal).second;
+    if (first && read_.contains(ordinal)) compare(names, resolution, ordinal);
+    if (!goes_on_.empty()) say(std::exchange(goes_on_, {}));
+    if (!first) return;
     step->second.collectives = resolution.collectives.size();
     for (const auto& name : names) state_.variables[name].steps.insert(ordinal);
   }
@@ -160,6 +162,13 @@ class Checkpoints {
     for (const auto& [given, flag] : needs)
       if (given) throw BuildError{std::string{flag} + " was given without --checkpoint: name the folder of checkpoints too"};
   }
+  void prepare_folder() {
+    try {
+      folder_.prepare();
+    } catch (const DataError& error) {
+      throw DataError{"--checkpoint: " + std::string{error.what()}};
+    }
+  }
   void read(const std::string& path) {
     Checkpoint found;
     try {
@@ -177,7 +186,7 @@ class Checkpoints {
     for (const auto& [ordinal, step] : found.steps) read_.insert(ordinal);
     found.experiment = state_.experiment;
     state_ = std::move(found);
-    say("goes on from " + path + ", in which " + std::to_string(state_.total()) + " steps are done");
+    goes_on_ = "goes on from " + path + ", in which " + std::to_string(state_.total()) + " steps are done";
   }
   std::string whole_one_before(const std::string& damaged) const {
     for (const auto& file : folder_.newest_first()) {
@@ -278,6 +287,7 @@ class Checkpoints {
   CheckpointFolder folder_;
   int replicas_;
   std::string path_;                               // the file that was read
+  std::string goes_on_;                            // what to say once a step has accepted that file; empty: nothing
   std::set<int> read_;                             // the steps in that file
   Checkpoint state_;                               // the present state; its values are those from the file that no variable has received yet
   std::map<int, std::weak_ptr<const int>> lives_;  // of the steps that were built
