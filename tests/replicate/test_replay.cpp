@@ -5,6 +5,7 @@
 #include <rapidcheck.h>
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <tuple>
 
@@ -156,6 +157,21 @@ TEST_CASE("what differs from the recording is named, and the replay fails at its
     }));
     CHECK_THAT(error, Catch::EndsWith("\nIt was recorded by another build of the program: that alone may change bits"));
   }
+}
+
+TEST_CASE("a replay with --find-nan says that a NaN came from another replica") {
+  const TemporaryFolder folder;
+  auto where = replaying(tampered(folder, [](Recording& recorded) {
+    for (auto& collective : recorded.steps[1].collectives) collective.as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  }));
+  where.see.find_nan = true;
+  std::string error;
+  const auto text = told(folder, [&] { error = error_of([&] { run(where, 4); }); });
+  CHECK_THAT(text, Catch::Contains("step 1" + fine) &&
+                       Catch::EndsWith("replay of replica 3, step 2: is ended by a check, of --find-nan for instance; it did not fail when it was recorded\n"));
+  CHECK_THAT(error, Catch::StartsWith("replica 3, step 2: all_reduce ") &&
+                        Catch::EndsWith(" has a NaN in the recording; what this replica gave to it was finite: another replica gave it, or the sum made it. Run the "
+                                        "whole job with --find-nan, or record another replica"));
 }
 
 TEST_CASE("a recording of another program is refused with what differs") {

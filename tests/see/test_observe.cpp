@@ -12,6 +12,7 @@
 #include <replicator/graph/gradients.hpp>
 #include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/losses/loss.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
@@ -259,6 +260,20 @@ TEST_CASE("a reduction over replicas is not blamed for what it is given") {
                    Catch::Contains(" at test_observe.cpp:") &&
                    Catch::EndsWith(" holds an infinity that no kernel of this step made: look at the input and the variables"));
   }
+}
+
+TEST_CASE("a NaN of a label that is no class is told as such") {
+  auto deployment = on_devices(1, 1);
+  deployment.see.find_nan = true;
+  Replicator repl{deployment};
+  auto train = repl.replicate(
+      [](const InputContext&) {
+        return data::from_generator([](std::int64_t i) { return std::tuple{Array<float>{{2, 3}, {1, 2, 3, 4, 5, 7}}, Array<std::int32_t>{{2}, {0, i == 0 ? 2 : 3}}}; });
+      },
+      [](ReplicaContext&, Tensor<float> x, Tensor<std::int32_t> labels) { return mean(softmax_cross_entropy(x, labels)); });
+  train.step();
+  CHECK_THAT(error_of([&] { train.step(); }), Catch::StartsWith("replica 0, step 1: ") && Catch::Contains(" made the first NaN by ") &&
+                                                  Catch::EndsWith(": the formula has a NaN of its own, for a label that is no class for instance: look at the labels"));
 }
 
 TEST_CASE("an infinity that was given is spelled with its article") {

@@ -115,9 +115,11 @@ class Replay final : public StepListener {
                       std::to_string(recording_.steps.size()) + " steps have other bits than " + path_ + ", first " +
                       first_fault_ + origin()};
   }
-  void failed(const StepMoment&, const std::exception_ptr&) noexcept override {
+  void failed(const StepMoment&, const std::exception_ptr& error) noexcept override {
     const auto& step = recording_.steps[current_];
-    say(step, step.error.empty() ? "fails, but did not fail when it was recorded" : "fails; when it was recorded: " + step.error);
+    if (!step.error.empty()) say(step, "fails; when it was recorded: " + step.error);
+    else if (is_check(error)) say(step, "is ended by a check, of --find-nan for instance; it did not fail when it was recorded");
+    else say(step, "fails, but did not fail when it was recorded");
   }
 
  private:
@@ -126,6 +128,15 @@ class Replay final : public StepListener {
       return load_recording(path);
     } catch (const DataError& error) {
       throw DataError{std::string{"--replay: "} + error.what()};
+    }
+  }
+  static bool is_check(const std::exception_ptr& error) noexcept {
+    try {
+      std::rethrow_exception(error);
+    } catch (const CheckError&) {
+      return true;
+    } catch (...) {
+      return false;
     }
   }
   std::size_t find(const StepMoment& moment) const {

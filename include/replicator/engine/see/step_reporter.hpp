@@ -76,7 +76,7 @@ class StepReporter {
     for (std::size_t d = 0; d < programs.size(); ++d) {
       auto watches = std::make_unique<Watches>();
       if (!traces.empty()) watches->add(traces[d]);
-      if (options_.find_nan) watches->add(std::make_shared<FindNan>(resolution, programs[d]));
+      if (options_.find_nan) watches->add(std::make_shared<FindNan>(resolution, programs[d], !options_.replay.empty()));
       if (options_.skew)
         watches->add(arrivals_.emplace_back(std::make_shared<ArrivalTrace>(
             programs[d], compiled, static_cast<std::uint32_t>(job_.rank()), static_cast<std::uint32_t>(d))));

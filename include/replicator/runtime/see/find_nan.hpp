@@ -17,8 +17,8 @@ namespace replicator::detail {
 
 class FindNan final : public Watch {
  public:
-  // Keeps references to both.
-  FindNan(const Resolution& resolution, const Program& program) : resolution_{resolution}, program_{program} {}
+  // Keeps references to both. `replays`: what the other replicas contribute comes from a recording.
+  FindNan(const Resolution& resolution, const Program& program, bool replays = false) : resolution_{resolution}, program_{program}, replays_{replays} {}
 
   void begin(const Program&, std::uint64_t step) override { step_ = step; }
   // Throws CheckError if a contribution to a reduction over replicas is not finite although all kernels of this step
@@ -72,7 +72,12 @@ class FindNan final : public Watch {
       if (!bad.empty() && !written(instruction, program_.pointers[instruction.pointers + part.inputs + i]))
         return "; what it was given, " + node_text(graph, node.inputs[i].node) + ", holds " + a(bad) + " already";
     }
-    return "";
+    return labels_hint(graph, node);
+  }
+  // Losses multiply by a NaN where a label is no class, so the numbers alone do not show the reason.
+  static std::string labels_hint(const Graph& graph, const Node& node) {
+    const bool labels = std::any_of(node.inputs.begin(), node.inputs.end(), [&](const Value& input) { return !is_floating(graph.type(input).dtype); });
+    return labels && formula_of(node, 4000).find("nan") != std::string::npos ? ": the formula has a NaN of its own, for a label that is no class for instance: look at the labels" : "";
   }
   bool written(const Instruction& instruction, const std::byte* input) const {
     const auto* begin = program_.pointers.data() + instruction.pointers + instruction.inputs;
@@ -112,7 +117,10 @@ class FindNan final : public Watch {
   }
   void require_sum(DType dtype, const std::byte* data, std::size_t bytes, std::int32_t replica, std::uint32_t ordinal) {
     if (const auto bad = find(dtype, data, bytes); !bad.empty())
-      throw CheckError{when(replica) + resolution_.collectives[ordinal].text + " made the first " + bad + ": every contribution was finite"};
+      throw CheckError{when(replica) + resolution_.collectives[ordinal].text +
+                       (replays_ ? " has " + a(bad) + " in the recording; what this replica gave to it was finite: another replica gave it, or the sum made it. Run "
+                                                      "the whole job with --find-nan, or record another replica"
+                                 : " made the first " + bad + ": every contribution was finite")};
   }
 
   // --- values ---
@@ -151,6 +159,7 @@ class FindNan final : public Watch {
 
   const Resolution& resolution_;
   const Program& program_;
+  bool replays_ = false;
   std::vector<std::byte> host_;
   std::uint64_t step_ = 0;
 };
