@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/told.hpp"
 #include "../transport/jobs.hpp"
 
 namespace test_topology {
@@ -130,7 +131,9 @@ TEST_CASE("a folder in which nothing can be written is an error on every process
 TEST_CASE("one device needs no topology, and processes with different numbers of devices have none") {
   transport::Job job;
   const Scratch file{"no_topology"};
-  CHECK(find_topology(job, file.path, "auto", {1, 1}).dimensions.empty());
+  const TemporaryFolder folder;
+  const auto told = test::told(folder, [&] { CHECK(find_topology(job, file.path, "auto", {1, 1}).dimensions.empty()); });
+  CHECK(told == "replicator: --topology " + file.path + ": this job has one device, so there is no link to measure, and no file is read or written\n");
   CHECK_FALSE(std::filesystem::exists(file.path));
   CHECK(find_topology(job, file.path, "auto", {2, 1}, quick).text() == "2");
   CHECK(std::filesystem::exists(file.path));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdio>
 #include <exception>
 #include <functional>
 #include <replicator/collectives/connect/measure_topology.hpp>
@@ -59,7 +60,7 @@ inline collectives::Topology fitting_topology(const std::string& text, const std
 // Collective: either all processes name a file or none does. Process 0 reads the file. If there is none, all processes
 // measure and process 0 writes it. All use the figures of process 0, so they are equal everywhere.
 // - `grid`: {devices of a process, processes}; empty if the processes have different numbers of devices.
-// - With only one device in the job, nothing is measured or written.
+// - With only one device in the job, nothing is measured, read or written; a line on stderr says so.
 //
 // Throws DataError for a bad file and BuildError for a file of another job, the same on all processes.
 template <class = void>
@@ -69,7 +70,10 @@ collectives::Topology find_topology(transport::Job& job, const std::string& path
     throw BuildError{"--topology " + path +
                      " was asked for, but the processes of this job differ in their numbers of devices: name as many "
                      "--devices on every host, or leave --topology out"};
-  if (grid == std::vector{1, 1}) return {};
+  if (grid == std::vector{1, 1}) {
+    std::fprintf(stderr, "replicator: --topology %s: this job has one device, so there is no link to measure, and no file is read or written\n", path.c_str());
+    return {};
+  }
   auto text = detail::made_by_first_process(job, "the reading of the topology", [&] { return detail::text_in(path); });
   if (text.empty()) {
     const auto measured = collectives::topology_of(collectives::measure_job(job, transport, grid[0], options), grid[0]);
