@@ -95,6 +95,7 @@ TEST_CASE("a node's share of the roofline is the time that arithmetic or memory 
     REQUIRE(std::sscanf(text.c_str() + at + before.size(), "%lf %c%7[s], %lf %%", &time, &unit, seconds, &percent) == 4);
     const double took = time * (unit == 'u' ? 1e-6 : 1e-3);
     CHECK(percent == Approx(100 * std::max(operations / flops, bytes / memory_bytes) / took).epsilon(0.01));
+    CHECK_THAT(text, Catch::Contains("\n  more than 100 % of the roofline: the data came from caches"));
     const std::string line = text.substr(at, text.find('\n', at) - at);
     CHECK_THAT(line, Catch::EndsWith(" % of the roofline (" + bound + ")"));
   };
@@ -102,6 +103,7 @@ TEST_CASE("a node's share of the roofline is the time that arithmetic or memory 
   check(1e12, 1e6, "memory");
   check(1e6, 0.9e6 * bytes / operations, "memory");
   check(1e6, 1.1e6 * bytes / operations, "arithmetic");
+  CHECK_THAT(train.explain({.machine = {.flops = 1e18, .memory_bytes = 1e18}}), Catch::Contains("of the roofline") && !Catch::Contains("more than 100 %"));
 }
 
 TEST_CASE("explain lists every copy between layouts that a step makes") {

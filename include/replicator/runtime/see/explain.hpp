@@ -140,6 +140,8 @@ class Explanation {
     if (sorted.empty()) return;
     text_ += "the nodes that cost most on this device, by " + std::string{timed_ ? "measured time" : "operations (time steps to have times)"} + ":\n";
     for (const auto& [key, cost] : sorted) add_node(key, cost, timed_ ? cost.seconds / std::max(seconds, 1e-12) : cost.operations / std::max(operations, 1.0));
+    if (std::any_of(sorted.begin(), sorted.end(), [&](const auto& each) { return share_of_roofline(each.second) > 1.005; }))
+      text_ += "  more than 100 % of the roofline: the data came from caches, which are faster than memory, or the machine's figures are too low\n";
   }
   double bytes_of(const Instruction& instruction) const {
     double bytes = 0;
@@ -157,12 +159,16 @@ class Explanation {
     if (timed_ && cost.seconds > 0) text_ += ", " + seconds_text(cost.seconds) + roofline(cost);
     text_ += "\n";
   }
-  // The time that arithmetic or memory alone would need, the longer of both, divided by the measured time.
+  double arithmetic_seconds(const Cost& cost) const { return cost.done / options_.machine.flops; }
+  double memory_seconds(const Cost& cost) const { return cost.bytes / options_.machine.memory_bytes; }
+  // The time that arithmetic or memory alone would need, the longer of both, divided by the measured time. 0: not known.
+  double share_of_roofline(const Cost& cost) const {
+    if (!timed_ || cost.seconds <= 0 || options_.machine.flops <= 0 || options_.machine.memory_bytes <= 0) return 0;
+    return std::max(arithmetic_seconds(cost), memory_seconds(cost)) / cost.seconds;
+  }
   std::string roofline(const Cost& cost) const {
-    const auto& machine = options_.machine;
-    if (machine.flops <= 0 || machine.memory_bytes <= 0) return "";
-    const double arithmetic = cost.done / machine.flops, memory = cost.bytes / machine.memory_bytes;
-    return ", " + percent_text(std::max(arithmetic, memory) / cost.seconds) + " of the roofline (" + (arithmetic > memory ? "arithmetic" : "memory") + ")";
+    if (options_.machine.flops <= 0 || options_.machine.memory_bytes <= 0) return "";
+    return ", " + percent_text(share_of_roofline(cost)) + " of the roofline (" + (arithmetic_seconds(cost) > memory_seconds(cost) ? "arithmetic" : "memory") + ")";
   }
 
   const Resolution& resolution_;
