@@ -60,6 +60,25 @@ TEST_CASE("activations are what their formulas say, far from zero too") {
   }
 }
 
+TEST_CASE("elu keeps the digits of small values, and so does its derivative far from zero") {
+  const auto check = [](auto zero, double tolerance) {
+    using T = decltype(zero);
+    const Array<T> x{{7}, {T(-1e-30), T(-1e-6), T(-0.01), T(-0.4999), T(-0.5), T(-3), T(-20)}};
+    Graph graph;
+    const auto in = input(graph, x, 0);
+    const auto y = elu(in, 1.5);
+    const Value wanted[] = {y.any().value(), gradient(y, in).any().value()};
+    const auto found = evaluate(graph, wanted, std::vector{x.any()});
+    for (std::int64_t i = 0; i < 7; ++i) {
+      const double z = x[i];
+      CHECK(doubles(found[0])[static_cast<std::size_t>(i)] == Approx(1.5 * std::expm1(z)).epsilon(tolerance).margin(0));
+      CHECK(doubles(found[1])[static_cast<std::size_t>(i)] == Approx(1.5 * std::exp(z)).epsilon(tolerance).margin(0));
+    }
+  };
+  check(0.0f, 1e-6);
+  check(0.0, 1e-14);
+}
+
 TEST_CASE("the kernels of float32 keep sigmoid and softplus to the last places, small values too") {
   Array<float> x{Shape{1001}};
   for (std::int64_t i = 0; i <= 1000; ++i) x[i] = static_cast<float>(i - 500) * 0.16f;  // from -80 to 80

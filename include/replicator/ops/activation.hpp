@@ -156,8 +156,13 @@ template <FloatingElement T>
 Tensor<T> elu(Tensor<T> x, double alpha = 1, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::map_at(
       x.graph(), dtype_of<T>, where,
-      // The minimum keeps exp finite where its branch is not taken. Without it, a derivative of 0 times infinity would be NaN.
-      [&](Symbol v) { return select(v > 0, v, alpha * (exp(min(v, 0)) - 1)); }, x)};
+      [&](Symbol v) {
+        const Symbol low = min(v, 0);  // keeps exp finite where its branch is not taken: otherwise its derivative would be 0 times infinity
+        const Symbol half = tanh(low / 2);
+        // Both are exp(low) - 1. The difference would lose digits near 0, and the quotient's derivative far from it.
+        return select(v > 0, v, alpha * select(low > -0.5, 2 * half / (1 - half), exp(low) - 1));
+      },
+      x)};
 }
 
 }  // namespace replicator
