@@ -140,7 +140,7 @@ TEST_CASE("what is no partition of the replicas says why") {
       rc::all_gather({3, 1}, {{0, 1}}),
       "all_gather in the groups [0, 1]: replica 2 is in no group: name every replica once, in ascending order");
   CHECK_THROWS_WITH(rc::broadcast({3, 1}, 1, false, {{0, 1}, {2}}),
-                    "broadcast from replica 1 of each group: there are only the replicas 0 to 0");
+                    "broadcast from replica 1 of each group: there is only replica 0");
 }
 
 TEST_CASE("every collective in every group is right by the checker, as loads and lowered to messages") {

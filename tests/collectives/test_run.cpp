@@ -452,7 +452,7 @@ TEST_CASE("a step ends only after all its messages have left the process, and th
     collective->wait(soon());
     if (looks >= 0) throw replicator::Error{"has ended before its messages have left"};
   });
-  CHECK_THAT(message, Catch::Contains("rank 0 waited until the deadline for rank 1 (replicas 1 to 1)"));
+  CHECK_THAT(message, Catch::Contains("rank 0 waited until the deadline for rank 1 (replica 1)"));
 }
 
 TEST_CASE("an abort ends a wait with the same error on every rank") {

@@ -368,7 +368,7 @@ TEST_CASE("a process that is killed, stopped or late is named by all others, who
     for (const int rank : {0, 2}) {
       const auto& result = results[static_cast<std::size_t>(rank)];
       CHECK_FALSE(result.timed_out);
-      CHECK_THAT(result.text, Catch::Contains(fate == "late" ? "for rank 1 (replicas 1 to 1)" : "process 1 (pid "));
+      CHECK_THAT(result.text, Catch::Contains(fate == "late" ? "for rank 1 (replica 1)" : "process 1 (pid "));
     }
     CHECK(results[0].text == results[2].text);
   }

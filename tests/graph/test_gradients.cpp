@@ -259,8 +259,9 @@ TEST_CASE("a gradient rule that gives too few gradients is refused, unless nobod
   Graph graph;
   const Tensor<double> x{test::input(graph, {DType::float64, Shape{2}}, 0)}, z{test::input(graph, {DType::float64, Shape{2}}, 1)};
   const auto of = [&](std::int64_t given, const std::vector<AnyTensor>& inputs) { return Tensor<double>{graph.tensor(add_compute(graph, TooFew{given}, inputs, Location{"rule.cpp", 3}), 0)}; };
-  CHECK_THROWS_WITH(gradient(of(0, {x}), x), "replica 0: the gradient rule of too_few at rule.cpp:3 gives 0 gradients for 1 inputs: it must return one tensor for "
-                                             "each input, in order, and an empty rp::AnyTensor{} where the gradient is zero");
+  CHECK_THROWS_WITH(gradient(of(0, {x}), x),
+                    "replica 0: the gradient rule of too_few at rule.cpp:3 gives 0 gradients for 1 inputs: it must return one tensor for "
+                    "each input, in order, and an empty rp::AnyTensor{} where the gradient is zero");
   CHECK_THROWS_WITH(gradient(of(1, {x, z}), z), Catch::Contains("the gradient rule of too_few at rule.cpp:3 gives 1 gradients for 2 inputs"));
   CHECK_NOTHROW(gradient(of(1, {x, z}), x));
   CHECK_NOTHROW(gradient(of(1, {x, cast<std::int32_t>(x)}), x));  // integers have no gradient

@@ -222,7 +222,7 @@ TEST_CASE("a device that fails in a collective is named, and releases the others
     pretend::device(2).lost = true;
     const auto error = error_of([&] { step.step(); });
     CHECK_THAT(error, Catch::StartsWith("all_reduce \"x\" at test_device_collectives.cpp:") &&
-                          Catch::EndsWith(": rank 2 (replicas 2 to 2, device 2 of its kind): the device is lost"));
+                          Catch::EndsWith(": rank 2 (replica 2, device 2 of its kind): the device is lost"));
     CHECK(error_of([&] { step.step(); }) == error);
   }
   CHECK(devices.in_use() == 0);

@@ -214,8 +214,9 @@ TEST_CASE("plans that cannot be simulated are refused in a sentence") {
   auto& process = plan["processes"][0];
   json trace;
   trace["traceEvents"] = json::array({event(7, 1)});
-  CHECK_THROWS_WITH(read_step(plan, trace, 0), "the trace is of another run than the plan: its first device has at least 8 instructions, that of the plan has 4: "
-                                                "give the two files that one run wrote by --plan and --trace");
+  CHECK_THROWS_WITH(read_step(plan, trace, 0),
+                    "the trace is of another run than the plan: its first device has at least 8 instructions, that of the plan has 4: "
+                    "give the two files that one run wrote by --plan and --trace");
   trace["traceEvents"] = json::array({event(0, 1, 3)});
   CHECK_THROWS_WITH(read_step(plan, trace, 0), Catch::StartsWith("the trace has no instructions of the plan's first device"));
   process["devices"][0]["collectives"][0]["dtype"] = "float4";

@@ -103,8 +103,8 @@ AnyTensor random_node(Graph& graph, Distribution distribution, TensorType type, 
   if (options.of_replica) {
     random.of_replica = *options.of_replica;
     if (random.of_replica < 0 || random.of_replica >= graph.replicas())
-      refuse("asked for those of replica " + std::to_string(random.of_replica) + ", but there are only the replicas 0 to " +
-             std::to_string(graph.replicas() - 1));
+      refuse("asked for those of replica " + std::to_string(random.of_replica) + ", but there " +
+             (graph.replicas() == 1 ? "is only replica 0" : "are only the replicas 0 to " + std::to_string(graph.replicas() - 1)));
     if (!options.stream)
       refuse("asked for those of replica " + std::to_string(random.of_replica) +
              " without a stream: name the numbers there and here, for example {.stream = 1} and {.stream = 1, .of_replica = " +

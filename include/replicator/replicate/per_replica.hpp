@@ -23,8 +23,8 @@ template <class = void>
 [[noreturn]] void refuse_replica(int replica, int first, int count, int replicas) {
   if (replica < 0 || replica >= replicas)
     throw BuildError{"asked for the value of replica " + std::to_string(replica) + ": there are " + std::to_string(replicas) + ", counted from 0"};
-  throw BuildError{"the value of replica " + std::to_string(replica) + " is on another host: this one has those of replicas " +
-                   std::to_string(first) + " to " + std::to_string(first + count - 1) +
+  throw BuildError{"the value of replica " + std::to_string(replica) + " is on another host: this one has " +
+                   (count == 1 ? "that of replica " + std::to_string(first) : "those of replicas " + std::to_string(first) + " to " + std::to_string(first + count - 1)) +
                    "; results above 4 KiB stay where they were made: all_gather them in the step, or return something smaller"};
 }
 }  // namespace detail

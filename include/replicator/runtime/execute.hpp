@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <replicator/core/deadline_wait.hpp>
+#include <replicator/core/replicas_text.hpp>
 #include <replicator/runtime/execution_options.hpp>
 #include <replicator/runtime/program.hpp>
 
@@ -274,7 +275,7 @@ class Execution {
   }
   CommunicationError late(std::uint32_t place) const {
     const auto& ids = program_.replica_ids;
-    return {"a device of the replicas " + std::to_string(ids.front()) + " to " + std::to_string(ids.back()) + " waited until the deadline for " +
+    return {"a device of " + replicas_text(ids.front(), ids.back(), "the replicas ") + " waited until the deadline for " +
                 program_.handoffs->text(place) + ", which their device " + std::to_string(program_.handoffs->device_of(place)) +
                 " gives. It is stopped or slow: look there, or allow more time with --deadline",
             program_.communicator->rank()};
@@ -339,7 +340,7 @@ class Execution {
     program_.queue.abandon();
     const auto& ids = program_.replica_ids;
     const std::string what = last ? last->title() + " at " + last->where.text() : "what it was given";
-    return DeviceError{step_name() + ": " + program_.device + ", of the replicas " + std::to_string(ids.front()) + " to " + std::to_string(ids.back()) +
+    return DeviceError{step_name() + ": " + program_.device + ", of " + replicas_text(ids.front(), ids.back(), "the replicas ") +
                        ", had not done " + what + " when the deadline was over. A kernel hangs or is slow: look there" +
                        (last ? "" : ", run with --timing, which waits for each node and names it") + ", or allow more time with --deadline"};
   }

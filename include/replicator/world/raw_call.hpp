@@ -64,7 +64,7 @@ struct RawCall {
       refuse("no memory holds so many bytes; a count is of the elements of one block");
     if (reduces(kind)) require_reducible(dtype, reduction);
     if (kind == Kind::broadcast && (root < 0 || root >= blocks.replicas()))
-      refuse("there are replicas 0 to " + std::to_string(blocks.replicas() - 1));
+      refuse(blocks.replicas() == 1 ? "there is only replica 0" : "there are replicas 0 to " + std::to_string(blocks.replicas() - 1));
     if (count == 0) return;
     const bool reads = kind != Kind::broadcast || blocks.rank_of(root) == rank;
     if ((reads && !input) || !output) refuse(std::string{output ? "input" : "output"} + " is a null pointer");

@@ -58,7 +58,8 @@ inline Schedule broadcast(const ReplicaBlocks& blocks, int root, bool flat = fal
   for (int group = 0; group < groups.count(); ++group) {
     if (root < 0 || root >= groups.size(group))
       throw BuildError{"broadcast from replica " + std::to_string(root) + (groups.everybody() ? "" : " of each group") +
-                       ": there are only the replicas 0 to " + std::to_string(groups.size(group) - 1)};
+                       ": there " +
+                       (groups.size(group) == 1 ? "is only replica 0" : "are only the replicas 0 to " + std::to_string(groups.size(group) - 1))};
     detail::append_group_broadcast(schedule, group, ranks_of(blocks, groups, group), flat);
   }
   return schedule;

@@ -7,6 +7,7 @@
 
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/replicas_text.hpp>
 
 namespace replicator::detail::collectives::detail {
 
@@ -17,8 +18,8 @@ std::invoke_result_t<Work&> named(const std::string& collective, const ReplicaBl
   try {
     return work();
   } catch (const DeviceError& error) {
-    throw DeviceError{collective + ": rank " + std::to_string(rank) + " (replicas " + std::to_string(blocks.begin(rank)) + " to " +
-                      std::to_string(blocks.end(rank) - 1) + ", device " + std::to_string(device) + " of its kind): " + error.what()};
+    throw DeviceError{collective + ": rank " + std::to_string(rank) + " (" +
+                      replicas_text(blocks.begin(rank), blocks.end(rank) - 1) + ", device " + std::to_string(device) + " of its kind): " + error.what()};
   }
 }
 

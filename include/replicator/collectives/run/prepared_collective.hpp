@@ -10,6 +10,7 @@
 #include <replicator/collectives/reduction.hpp>
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/collectives/run/region_layout.hpp>
+#include <replicator/core/replicas_text.hpp>
 #include <string>
 
 namespace replicator::detail::collectives::detail {
@@ -120,8 +121,7 @@ class Prepared : public Collective {
     const int rank = missing_rank();
     std::string text = name_ + ": rank " + std::to_string(transport_.rank()) + " waited until the deadline";
     if (rank >= 0)
-      text += " for rank " + std::to_string(rank) + " (replicas " + std::to_string(blocks_.begin(rank)) + " to " +
-              std::to_string(blocks_.end(rank) - 1) + ")";
+      text += " for rank " + std::to_string(rank) + " (" + replicas_text(blocks_.begin(rank), blocks_.end(rank) - 1) + ")";
     text += "; " + std::to_string(moved_) +
             " bytes had moved here. It is stopped, dead or slow: look there, or allow "
             "more time with --deadline";

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/replicas_text.hpp>
 #include <replicator/devices/thread_without_signals.hpp>
 #include <replicator/engine/input_watch.hpp>
 #include <replicator/engine/placement.hpp>
@@ -155,9 +156,6 @@ class HangReport {
     std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(trace_clock() - time) * 1e-9);
     return text;
   }
-  static std::string replicas_text(int begin, int end) {
-    return end - begin == 1 ? "replica " + std::to_string(begin) : "replicas " + std::to_string(begin) + " to " + std::to_string(end - 1);
-  }
 
   std::string body(std::size_t collectives) const {
     std::string text;
@@ -168,7 +166,7 @@ class HangReport {
   std::string line(std::size_t device) const {
     const int team = placement_.team_of(static_cast<int>(device));
     const int first = placement_.begin() + placement_.first_replica(team);
-    return "  " + devices_[device] + ", " + replicas_text(first, first + placement_.replicas(team)) + ": " + place_text(device) + "\n";
+    return "  " + devices_[device] + ", " + replicas_text(first, first + placement_.replicas(team) - 1) + ": " + place_text(device) + "\n";
   }
   std::string place_text(std::size_t device) const {
     const auto at = records_[device].position();
@@ -225,7 +223,7 @@ class HangReport {
     if (at.missing < 0) return "";
     const auto& blocks = placement_.blocks();
     std::string text = " (" + std::to_string(at.moved_bytes) + " bytes have moved), that is for " +
-                       replicas_text(blocks.begin(at.missing), blocks.end(at.missing)) + " on rank " + std::to_string(at.missing);
+                       replicas_text(blocks.begin(at.missing), blocks.end(at.missing) - 1) + " on rank " + std::to_string(at.missing);
     if (const int process = placement_.process_of(at.missing); process >= 0)
       text += " of " + (process == job_.rank() ? std::string{"this process"} : job_.describe(process));
     return text;
