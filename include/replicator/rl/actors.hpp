@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs many environments in parallel and collects their transitions.
+// Runs many environments in parallel and collects their transitions. A checkpoint does not hold the environments: after
+// --resume they begin anew.
 // <replicator/replicator.hpp>, or data/worker_threads.hpp, brings the code of the threads.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replay buffer of transitions, uniform or prioritized.
+// A replay buffer of transitions, uniform or prioritized. A checkpoint does not hold it: after --resume it is empty.
 // Sources: Lin, "Self-improving reactive agents based on reinforcement learning, planning and teaching", 1992; Schaul,
 // Quan, Antonoglou, Silver, "Prioritized experience replay", 2016.
 #pragma once
