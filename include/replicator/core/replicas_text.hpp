@@ -7,8 +7,7 @@
 namespace replicator::detail {
 
 // "replica 2", "replicas 2 to 4". `many` stands before the numbers of several.
-template <class = void>
-std::string replicas_text(int first, int last, const char* many = "replicas ") {
+inline std::string replicas_text(int first, int last, const char* many = "replicas ") {
   if (first == last) return "replica " + std::to_string(first);
   return many + std::to_string(first) + " to " + std::to_string(last);
 }
