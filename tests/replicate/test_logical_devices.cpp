@@ -245,7 +245,7 @@ TEST_CASE("a device that keeps another of its replica waiting beyond the deadlin
       error,
       Contains(" at test_logical_devices.cpp:") &&
           Contains(
-              ", which their device 1 gives. It is stopped or slow: look there, or allow more time with --deadline"));
+              ", which its device 1 gives. It is stopped or slow: look there, or allow more time with --deadline"));
 }
 
 TEST_CASE("what is built outside of any scope is where its first input is, a gradient where its node is, a variable stays where it was declared") {

@@ -276,7 +276,7 @@ class Execution {
   CommunicationError late(std::uint32_t place) const {
     const auto& ids = program_.replica_ids;
     return {"a device of " + replicas_text(ids.front(), ids.back(), "the replicas ") + " waited until the deadline for " +
-                program_.handoffs->text(place) + ", which their device " + std::to_string(program_.handoffs->device_of(place)) +
+                program_.handoffs->text(place) + (ids.size() == 1 ? ", which its device " : ", which their device ") + std::to_string(program_.handoffs->device_of(place)) +
                 " gives. It is stopped or slow: look there, or allow more time with --deadline",
             program_.communicator->rank()};
   }
