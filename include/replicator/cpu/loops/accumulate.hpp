@@ -120,6 +120,7 @@ template <std::size_t... i>
   const float* x = static_cast<const float*>(rows);
   std::int64_t left = width;
   for (; left >= 64; left -= 64, lanes += 64, x += 64) sum_strip(lanes, x, width, count, std::make_index_sequence<8>{});
+  if (left >= 32) sum_strip(lanes, x, width, count, std::make_index_sequence<4>{}), left -= 32, lanes += 32, x += 32;
   for (; left >= 8; left -= 8, lanes += 8, x += 8) sum_strip(lanes, x, width, count, std::make_index_sequence<1>{});
   if (left == 0) return;
   for (; count > 0; --count, x += width)

@@ -186,7 +186,7 @@ class Checkpoints {
     for (const auto& [ordinal, step] : found.steps) read_.insert(ordinal);
     found.experiment = state_.experiment;
     state_ = std::move(found);
-    goes_on_ = "goes on from " + path + ", in which " + std::to_string(state_.total()) + " steps are done";
+    goes_on_ = "goes on from " + path + ", in which " + std::to_string(state_.total()) + (state_.total() == 1 ? " step is done" : " steps are done");
   }
   std::string whole_one_before(const std::string& damaged) const {
     for (const auto& file : folder_.newest_first()) {
