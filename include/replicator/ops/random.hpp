@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <replicator/core/number_text.hpp>
+#include <replicator/core/replicas_text.hpp>
 #include <replicator/graph/tensor.hpp>
 
 namespace replicator {
@@ -103,8 +104,7 @@ AnyTensor random_node(Graph& graph, Distribution distribution, TensorType type, 
   if (options.of_replica) {
     random.of_replica = *options.of_replica;
     if (random.of_replica < 0 || random.of_replica >= graph.replicas())
-      refuse("asked for those of replica " + std::to_string(random.of_replica) + ", but there " +
-             (graph.replicas() == 1 ? "is only replica 0" : "are only the replicas 0 to " + std::to_string(graph.replicas() - 1)));
+      refuse("asked for those of replica " + std::to_string(random.of_replica) + ", but there " + only_replicas_text(graph.replicas()));
     if (!options.stream)
       refuse("asked for those of replica " + std::to_string(random.of_replica) +
              " without a stream: name the numbers there and here, for example {.stream = 1} and {.stream = 1, .of_replica = " +

@@ -14,6 +14,7 @@
 
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/replicas_text.hpp>
 
 namespace replicator {
 
@@ -24,7 +25,7 @@ template <class = void>
   if (replica < 0 || replica >= replicas)
     throw BuildError{"asked for the value of replica " + std::to_string(replica) + ": there are " + std::to_string(replicas) + ", counted from 0"};
   throw BuildError{"the value of replica " + std::to_string(replica) + " is on another host: this one has " +
-                   (count == 1 ? "that of replica " + std::to_string(first) : "those of replicas " + std::to_string(first) + " to " + std::to_string(first + count - 1)) +
+                   (count == 1 ? "that of " : "those of ") + replicas_text(first, first + count - 1) +
                    "; results above 4 KiB stay where they were made: all_gather them in the step, or return something smaller"};
 }
 }  // namespace detail

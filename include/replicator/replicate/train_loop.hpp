@@ -77,6 +77,7 @@ class TrainLoop {
       stopped = after_step(static_cast<std::int64_t>(step.steps_done()), means(results, std::index_sequence_for<A...>{}), step.finished());
       if (stopped) break;
     }
+    // A resumed run may leave the loop where an earlier run stopped it: then the input has not ended, and stop_when was not asked.
     return end(static_cast<std::int64_t>(step.steps_done()), stopped || !step.finished());
   }
 

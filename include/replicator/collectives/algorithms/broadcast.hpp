@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <replicator/collectives/build.hpp>
+#include <replicator/core/replicas_text.hpp>
 #include <string>
 #include <vector>
 
@@ -58,8 +59,7 @@ inline Schedule broadcast(const ReplicaBlocks& blocks, int root, bool flat = fal
   for (int group = 0; group < groups.count(); ++group) {
     if (root < 0 || root >= groups.size(group))
       throw BuildError{"broadcast from replica " + std::to_string(root) + (groups.everybody() ? "" : " of each group") +
-                       ": there " +
-                       (groups.size(group) == 1 ? "is only replica 0" : "are only the replicas 0 to " + std::to_string(groups.size(group) - 1))};
+                       ": there " + only_replicas_text(groups.size(group))};
     detail::append_group_broadcast(schedule, group, ranks_of(blocks, groups, group), flat);
   }
   return schedule;
