@@ -24,7 +24,7 @@ struct RowOperand {
   const float* at;
   std::int64_t step;
 
-  explicit RowOperand(const TileOperand& operand) : at{reinterpret_cast<const float*>(operand.data)}, step{operand.step / static_cast<std::int64_t>(sizeof(float))} {}
+  explicit RowOperand(const TileOperand& operand) : at{operand.floats()}, step{operand.float_step()} {}
   [[gnu::always_inline]] float operator[](std::int64_t j) const { return of_row ? *at : at[j]; }
   [[gnu::always_inline]] void next_group() {
     if constexpr (!of_row) at += step;
@@ -76,6 +76,14 @@ struct RowBody {
 };
 #pragma GCC diagnostic pop
 
+#if defined(__x86_64__)
+inline void loop_row_exponential_avx2(void* out, const TileOperand& a, const TileOperand& b, const TileOperand&, std::int64_t n) {
+  avx2::row_exponentials(static_cast<float*>(out), a.floats(), a.float_step(), b.floats(), b.run, b.inside, b.count, n);
+}
+#else
+inline constexpr TileLoop loop_row_exponential_avx2 = nullptr;
+#endif
+
 struct RowLoop {
   TileOp op;
   unsigned rows;
@@ -83,6 +91,8 @@ struct RowLoop {
 };
 template <auto op, unsigned rows, class Body = RowBody<static_cast<std::size_t>(op), rows>>
 inline constexpr RowLoop row_loop_of{static_cast<TileOp>(op), rows, {&loop_baseline<Body>, &loop_avx2<Body>, &loop_avx512<Body>}};
+template <class Body = RowBody<static_cast<std::size_t>(TileOp::subtract_then_exponential), 2>>
+inline constexpr RowLoop row_exponential{TileOp::subtract_then_exponential, 2, {&loop_baseline<Body>, loop_row_exponential_avx2, &loop_avx512<Body>}};
 // What normalisations, softmax and their gradients need.
 inline constexpr RowLoop row_loops[] = {
     row_loop_of<ScalarOp::add, 1>,
@@ -100,7 +110,7 @@ inline constexpr RowLoop row_loops[] = {
     row_loop_of<TileOp::multiply_then_multiply, 2>,
     row_loop_of<TileOp::multiply_then_multiply, 4>,
     row_loop_of<TileOp::subtract_then_square, 2>,
-    row_loop_of<TileOp::subtract_then_exponential, 2>,
+    row_exponential<>,
 };
 
 }  // namespace detail

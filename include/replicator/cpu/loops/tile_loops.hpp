@@ -12,6 +12,7 @@
 
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/processor.hpp>
+#include <replicator/cpu/loops/exponential_avx2.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
 #include <replicator/graph/expression.hpp>
 #include <replicator/graph/map.hpp>
@@ -81,6 +82,9 @@ struct TileOperand {
   // Of loops in row_loops.hpp: `data` has one element for each row of `run` elements. The loop begins `inside` elements behind the
   // beginning of a row, and needs `count` elements in all.
   std::int64_t run = 0, inside = 0, count = 0;
+
+  const float* floats() const { return reinterpret_cast<const float*>(data); }
+  std::int64_t float_step() const { return step / static_cast<std::int64_t>(sizeof(float)); }
 };
 
 // Runs over `n` elements, a multiple of 16. `out` is contiguous, and may lie exactly where one of the operands does.
@@ -328,6 +332,22 @@ using WideFloatVector = float __attribute__((vector_size(32)));
       std::memcpy(o + i + j, &v, sizeof v);
     }
 }
+
+template <avx2::Exponential what>
+void loop_exponential_avx2(void* out, const TileOperand& a, const TileOperand& b, const TileOperand&, std::int64_t n) {
+  const TileOperand& second = what == avx2::Exponential::of_difference ? b : a;
+  avx2::exponentials<what>(static_cast<float*>(out), a.floats(), a.float_step(), second.floats(), second.float_step(), n);
+}
+// The AVX2 loop of an operation that is written by hand, or null.
+template <std::size_t index>
+constexpr TileLoop written_avx2_loop() {
+  if constexpr (index == static_cast<std::size_t>(ScalarOp::square_root)) return loop_square_root_avx2;
+  else if constexpr (index == static_cast<std::size_t>(ScalarOp::exponential)) return loop_exponential_avx2<avx2::Exponential::of_x>;
+  else if constexpr (index == static_cast<std::size_t>(TileOp::subtract_then_exponential)) return loop_exponential_avx2<avx2::Exponential::of_difference>;
+  else if constexpr (index == static_cast<std::size_t>(TileOp::sigmoid)) return loop_exponential_avx2<avx2::Exponential::sigmoid>;
+  else return nullptr;
+}
+
 [[REPLICATOR_AVX512]] inline void loop_square_root_avx512(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
   auto* o = static_cast<float*>(out);
   for (std::int64_t i = 0; i < n; i += tile_group) {
@@ -339,8 +359,11 @@ using WideFloatVector = float __attribute__((vector_size(32)));
 }
 
 #else
-inline constexpr TileLoop loop_square_root_avx2 = &loop_square_root<float, FloatVector>;
-inline constexpr TileLoop loop_square_root_avx512 = loop_square_root_avx2;
+inline constexpr TileLoop loop_square_root_avx512 = &loop_square_root<float, FloatVector>;
+template <std::size_t index>
+constexpr TileLoop written_avx2_loop() {
+  return nullptr;
+}
 #endif
 
 using TileTable = std::array<TileLoop, tile_ops>;
@@ -352,7 +375,7 @@ constexpr TileLoop tile_loop_of() {
   if constexpr (op <= ScalarOp::constant || (std::is_integral_v<T> ? needs_floating(op) : needs_integers(op)) || (pair && !std::is_same_v<T, float>))
     return nullptr;
   else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx512) return loop_square_root_avx512;
-  else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx2) return loop_square_root_avx2;
+  else if constexpr (std::is_same_v<T, float> && level == InstructionLevel::avx2 && written_avx2_loop<index>() != nullptr) return written_avx2_loop<index>();
   else if constexpr (op == ScalarOp::square_root)
     return &loop_square_root<T, std::conditional_t<std::is_same_v<T, float>, FloatVector, DoubleVector>>;
   else if constexpr (level == InstructionLevel::avx512) return &loop_avx512<TileBody<index, T>>;

@@ -57,12 +57,15 @@ struct ReducedFloat {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(y) + (std::bit_cast<std::uint32_t>(shifted) << 23));
 }
 
-// A denormal result is computed 2^64 times too large, so that it is rounded once.
+// The largest number with a finite exp
+inline constexpr float last_finite_exp = 0x1.62e42ep6f;
+
+// A denormal result is computed 2^64 times too large, so that it is rounded once. exponential_avx2.hpp has the same operations.
 [[gnu::always_inline]] inline float exp(float x) {
   const auto [shifted, r] = reduce_exponent(choose(-104.0f < x, x, -104.0f));  // from here on downwards the result is 0
   const bool tiny = x < -80.0f;
   const float y = scale(1.0f + expm1_reduced(r), shifted + choose(tiny, 64.0f, 0.0f)) * choose(tiny, 0x1p-64f, 1.0f);
-  return choose(x <= 0x1.62e42ep6f, y, x + infinity<float>);  // the largest number with a finite result; NaN stays NaN
+  return choose(x <= last_finite_exp, y, x + infinity<float>);  // NaN stays NaN
 }
 
 [[gnu::always_inline]] inline float log(float x) {
