@@ -2,6 +2,8 @@
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 
+#include <span>
+
 #include <replicator/cpu/convolution.hpp>
 
 #include "../support/convolution.hpp"
@@ -61,7 +63,7 @@ TEST_CASE("the gradient of a convolution that needs only the weights' builds one
   const auto before = graph.nodes().size();
   (void)gradients(y, wanted, {});
   int backward = 0;
-  for (const auto& node : graph.nodes().subspan(before)) backward += node.kind().starts_with("convolution");
+  for (const auto& node : std::span{graph.nodes()}.subspan(before)) backward += node.kind().starts_with("convolution");
   CHECK(backward == 1);
 }
 

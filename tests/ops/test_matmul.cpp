@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include <limits>
+#include <span>
 #include <vector>
 
 #include <replicator/cpu/matmul.hpp>
@@ -63,7 +64,7 @@ TEST_CASE("rows of a batch times one matrix are one product, forwards and for th
   const AnyTensor wanted[] = {graph.tensor(1)};
   const auto before = graph.nodes().size();
   (void)gradients(y, wanted, {});
-  for (const auto& node : graph.nodes().subspan(before)) CHECK(node.kind() != "reduce");
+  for (const auto& node : std::span{graph.nodes()}.subspan(before)) CHECK(node.kind() != "reduce");
   // Axes that both operands have are one axis of the batch.
   CHECK(matmul_batch({}, {4, 3, 2, 5}, {4, 3, 5, 6}).rank == 1);
   CHECK(matmul_batch({}, {4, 1, 2, 5}, {4, 3, 5, 6}).rank == 2);

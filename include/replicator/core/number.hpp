@@ -97,7 +97,8 @@ class Number {
 
 namespace detail {
 // "0.5, which ..." The end of a sentence about a number that is no element of a tensor of integers.
-inline std::string unfit_number(Number number, DType integers) {
+template <class = void>
+std::string unfit_number(Number number, DType integers) {
   return number.is_whole() ? number.text() + ", which " + std::string{name_of(integers)} + " cannot hold: rp::cast the tensor to a larger type first"
                            : number_text(number.real()) + ", which is of a floating type or beyond int64: write a whole number without a point, or rp::cast<float> the tensor first";
 }

@@ -91,7 +91,7 @@ class ElasticEngine final : public Engine {
   int processes() const override { return elastic_.outside() ? environment_.world_size : job_->size(); }
 
   InputContext input_context(int replica) const override { return host().input_context(replica); }
-  std::unique_ptr<InputSource> recorded_input(int, std::span<const DType>) const override { return nullptr; }
+  std::unique_ptr<InputSource> recorded_input(int, const std::vector<DType>&) const override { return nullptr; }
   int next_ordinal(bool checkpointed) const override { return host().checkpoints().next_ordinal(checkpointed); }
   std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
     const auto step = restartables_.add({ordinal, checkpointed, std::move(inputs), std::move(trace)});

@@ -26,7 +26,7 @@ class HostEngine : public Engine {
   int processes() const override { return host_.job().size(); }
 
   InputContext input_context(int replica) const override { return host_.input_context(replica); }
-  std::unique_ptr<InputSource> recorded_input(int ordinal, std::span<const DType> components) const override {
+  std::unique_ptr<InputSource> recorded_input(int ordinal, const std::vector<DType>& components) const override {
     return host_.replay() ? host_.replay()->input(ordinal, components) : nullptr;
   }
   int next_ordinal(bool checkpointed) const override { return host_.checkpoints().next_ordinal(checkpointed); }

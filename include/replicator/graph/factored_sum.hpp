@@ -16,7 +16,7 @@ namespace replicator::detail {
 // The part of an expression that computes `outputs`, and the inputs that it still reads. Its inputs are renumbered in that
 // order.
 template <class = void>
-std::pair<Expression, std::vector<std::uint16_t>> extract(const Expression& whole, std::span<const std::uint16_t> outputs) {
+std::pair<Expression, std::vector<std::uint16_t>> extract(const Expression& whole, const std::vector<std::uint16_t>& outputs) {
   std::vector<bool> needed(whole.code.size());
   for (const auto output : outputs) needed[output] = true;
   for (std::size_t i = whole.code.size(); i-- > 0;) {
@@ -59,7 +59,7 @@ std::vector<std::int64_t> repeated_axes(const Shape& shape, const Shape& domain)
 
 // For each instruction, whether its value is constant along `axes` of the domain.
 template <class = void>
-std::vector<bool> fixed_along(std::span<const std::int64_t> axes, const Expression& e, std::span<const AnyTensor> operands, const Shape& domain) {
+std::vector<bool> fixed_along(const std::vector<std::int64_t>& axes, const Expression& e, std::span<const AnyTensor> operands, const Shape& domain) {
   std::vector<bool> fixed;
   for (const auto& f : e.code) {
     if (f.op == ScalarOp::input) {
@@ -105,7 +105,7 @@ AnyTensor factored_sum(Graph& graph, const Expression& e, std::span<const AnyTen
     return result;
   };
   const Factors factors = domain.elements() == 0 ? Factors{e.outputs[0], {}, {}} : factors_of(e, fixed_along(axes, e, operands, domain));
-  auto [core, core_inputs] = extract(e, {&factors.core, 1});
+  auto [core, core_inputs] = extract(e, {factors.core});
   const bool whole = factors.done.empty();
   const AnyTensor sum = reduce_node(graph, ReduceKind::sum, std::move(core), tensors_of(core_inputs), domain, axes, whole ? dtype : e.compute, where);
   if (whole) return sum;

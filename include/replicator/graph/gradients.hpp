@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -14,7 +15,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -90,6 +90,14 @@ class Differentiation {
   std::optional<std::uint32_t> nearest_end() const { return nearest_end_; }
 
  private:
+  // The value whose gradients are added up, and the operation that made them.
+  struct PartsOf {
+    std::uint32_t node, output;
+    std::string_view operation;
+
+    friend auto operator<=>(const PartsOf&, const PartsOf&) = default;
+  };
+
   // Whether gradients go on from the node. They end at an x that depends on no x.
   bool inputs_reach(std::uint32_t node) const {
     const auto& inputs = graph_.node(node).inputs;
@@ -98,7 +106,7 @@ class Differentiation {
   void accumulate(Value value, AnyTensor gradient) {
     auto& outputs = adjoints_[value.node];
     if (outputs.empty()) outputs.resize(graph_.node(value.node).outputs.size());
-    if (const auto* operation = operation_with_sum(gradient)) return parts_[{value.node, value.output, operation->name()}].push_back(gradient);
+    if (const auto* operation = operation_with_sum(gradient)) return parts_[PartsOf{value.node, value.output, operation->name()}].push_back(gradient);
     add(value, gradient);
   }
   void add(Value value, AnyTensor gradient) {
@@ -114,10 +122,10 @@ class Differentiation {
   }
   // Completes the gradients of a node: adds those that have a rule of their own to do so.
   void add_up_parts(std::uint32_t node) {
-    const auto first = parts_.lower_bound({node, 0, {}});
+    const auto first = parts_.lower_bound(PartsOf{node, 0, {}});
     auto last = first;
-    for (; last != parts_.end() && std::get<0>(last->first) == node; ++last) {
-      const Value value{node, std::get<1>(last->first)};
+    for (; last != parts_.end() && last->first.node == node; ++last) {
+      const Value value{node, last->first.output};
       const auto& parts = last->second;
       const detail::LogicalDeviceScope there{graph_, graph_.node(node).device};
       add(value, parts.size() == 1 ? parts[0] : AnyOperation{*operation_with_sum(parts[0])}.sum(graph_, parts, graph_.node(node).where));
@@ -171,10 +179,9 @@ class Differentiation {
   Graph& graph_;
   std::uint32_t end_;
   Location where_;
-  std::vector<bool> reaches_;                     // whether the node depends on an x
-  std::vector<std::vector<AnyTensor>> adjoints_;  // by node and output; empty where nothing arrived
-  // Gradients that are not yet in adjoints_, by node, output and the name of the operation that made them.
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::string_view>, std::vector<AnyTensor>> parts_;
+  std::vector<bool> reaches_;                        // whether the node depends on an x
+  std::vector<std::vector<AnyTensor>> adjoints_;     // by node and output; empty where nothing arrived
+  std::map<PartsOf, std::vector<AnyTensor>> parts_;  // gradients that are not yet in adjoints_
   std::optional<std::uint32_t> nearest_end_;
 };
 

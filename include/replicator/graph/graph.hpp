@@ -50,7 +50,7 @@ class Graph : public detail::GraphAnchor {
   int replicas() const { return replicas_; }
   // Number of devices on which nodes may be placed: see LogicalDeviceScope.
   int logical_devices() const { return logical_devices_; }
-  std::span<const detail::Node> nodes() const { return nodes_; }
+  const std::vector<detail::Node>& nodes() const { return nodes_; }
   const detail::Node& node(std::uint32_t index) const { return nodes_[index]; }
   const detail::Node& node(Value value) const { return nodes_[value.node]; }
   const TensorType& type(Value value) const { return nodes_[value.node].outputs[value.output]; }
@@ -69,9 +69,9 @@ class Graph : public detail::GraphAnchor {
 
   // The values that the step returns, flattened.
   std::vector<Value>& results() { return results_; }
-  std::span<const Value> results() const { return results_; }
+  const std::vector<Value>& results() const { return results_; }
 
-  std::span<const VariableDeclaration> variables() const { return variables_; }
+  const std::vector<VariableDeclaration>& variables() const { return variables_; }
   // Declares a variable, or finds the one of that name. Throws BuildError where the two differ in type, kind or initialiser,
   // and for a name that is empty or not UTF-8, a shape that is too large, or an invalid initialiser.
   template <class = void>

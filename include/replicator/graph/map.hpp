@@ -34,7 +34,7 @@ Shape broadcast_all(std::span<const TensorType> inputs) {
 }
 
 // The shape with the reduced axes kept as 1.
-inline Shape keep_axes(const Shape& domain, std::span<const std::int64_t> axes) {
+inline Shape keep_axes(const Shape& domain, const std::vector<std::int64_t>& axes) {
   Shape shape = domain;
   for (const auto axis : axes) shape[static_cast<std::size_t>(axis)] = 1;
   return shape;

@@ -166,7 +166,7 @@ std::vector<AnyTensor> expression_gradients(const GradientContext& at, const Exp
   for (std::uint16_t i = 0; i < at.inputs.size(); ++i) {
     const auto adjoint = backward.of_input(i);
     if (!at.wanted[i] || !adjoint || !is_floating(at.inputs[i].dtype())) continue;
-    auto [part, used] = extract(backward.expression(), std::span{&*adjoint, 1});
+    auto [part, used] = extract(backward.expression(), {*adjoint});
     std::vector<AnyTensor> operands;
     for (const auto input : used) operands.push_back(candidates[input]);
     const auto axes = repeated_axes(at.inputs[i].shape(), domain);
@@ -204,7 +204,7 @@ std::vector<replicator::AnyTensor> replicator::Reduce::gradient(const GradientCo
     if (!at.upstream[o]) continue;
     spread[o] = reshape(at.upstream[o], detail::keep_axes(domain, axes), at.where);
     if (kind == ReduceKind::sum) continue;
-    auto [value, used] = detail::extract(*expression, std::span{&expression->outputs[o], 1});
+    auto [value, used] = detail::extract(*expression, {expression->outputs[o]});
     std::vector<AnyTensor> operands;
     for (const auto input : used) operands.push_back(at.inputs[input]);
     operands.push_back(reshape(at.outputs[o], spread[o].shape(), at.where));

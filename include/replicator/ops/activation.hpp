@@ -40,6 +40,7 @@ struct Sigmoid {
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     return detail::require_one_floating(inputs);
   }
+  template <class = void>
   std::vector<AnyTensor> expand(const ExpansionContext& at) const {
     return {detail::map_at(
         at.graph, at.inputs[0].dtype(), at.where,
@@ -65,6 +66,7 @@ struct Softplus {
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     return detail::require_one_floating(inputs);
   }
+  template <class = void>
   std::vector<AnyTensor> expand(const ExpansionContext& at) const {
     return {detail::map_at(
         at.graph, at.inputs[0].dtype(), at.where, [](Symbol x) { return relu(x) + detail::log_one_plus(exp(-abs(x))); },

@@ -57,6 +57,7 @@ struct Moments {
     return {mean, average(squares)};
   }
 
+  template <class = void>
   std::vector<AnyTensor> gradient(const GradientContext& at) const {
     const AnyTensor& x = at.inputs[0];
     const AnyTensor& mean = at.outputs[0];

@@ -61,7 +61,7 @@ AnyTensor reduce(ReduceKind kind, AnyTensor x, const Axes& axes, std::string_vie
   return axes.keep ? reshape(result, keep_axes(x.shape(), resolved), where) : result;
 }
 
-inline std::int64_t reduced_elements(const Shape& shape, std::span<const std::int64_t> axes) {
+inline std::int64_t reduced_elements(const Shape& shape, const std::vector<std::int64_t>& axes) {
   std::int64_t n = 1;
   for (const auto axis : axes) n *= shape[static_cast<std::size_t>(axis)];
   return n;

@@ -40,7 +40,7 @@ class Engine {
   virtual InputContext input_context(int replica) const = 0;
   // In a replay: the recorded input of step `ordinal`; `components` are the types of an element's components. Else
   // null: the input comes from input_fn.
-  virtual std::unique_ptr<InputSource> recorded_input(int ordinal, std::span<const DType> components) const = 0;
+  virtual std::unique_ptr<InputSource> recorded_input(int ordinal, const std::vector<DType>& components) const = 0;
 
   // The number of the next step that is built.
   virtual int next_ordinal(bool checkpointed) const = 0;

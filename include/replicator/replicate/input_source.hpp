@@ -42,20 +42,20 @@ class InputSource {
 // Returns one source for each replica that this host has at the time of the call.
 using MakeInputs = std::function<std::vector<std::unique_ptr<InputSource>>()>;
 
-// Moves the arrays into a vector.
+// Moves `count` arrays into a vector.
 template <class = void>
-std::vector<AnyArray> to_vector(std::span<AnyArray> arrays) {
-  return {std::move_iterator{arrays.begin()}, std::move_iterator{arrays.end()}};
+std::vector<AnyArray> to_vector(AnyArray* arrays, std::size_t count) {
+  return {std::move_iterator{arrays}, std::move_iterator{arrays + count}};
 }
 template <class T>
 std::vector<AnyArray> components(Array<T> array) {
   AnyArray one = std::move(array).any();
-  return to_vector({&one, 1});
+  return to_vector(&one, 1);
 }
 template <class... T>
 std::vector<AnyArray> components(std::tuple<T...> element) {
   std::array<AnyArray, sizeof...(T)> each = std::apply([](auto&... array) { return std::array{std::move(array).any()...}; }, element);
-  return to_vector(each);
+  return to_vector(each.data(), each.size());
 }
 
 // Which input of the program an element is read from.

@@ -70,7 +70,7 @@ class Replay final : public StepListener {
 
   // The recorded input of a step, which is empty if none of its steps was recorded. `components`: the types of an
   // element's components. Throws DataError if the recorded elements have other types.
-  std::unique_ptr<InputSource> input(int ordinal, std::span<const DType> components) const {
+  std::unique_ptr<InputSource> input(int ordinal, const std::vector<DType>& components) const {
     std::vector<const RecordedStep*> steps;
     for (const auto& step : recording_.steps) {
       if (step.ordinal != ordinal) continue;
@@ -184,7 +184,7 @@ class Replay final : public StepListener {
       fault = "there are " + std::to_string(results.values.size()) + " results, recorded " + std::to_string(step.results.size());
     for (std::size_t k = 0; k < std::min(results.values.size(), step.results.size()); ++k)
       check("result " + std::to_string(k), own(results, k), step.results[k]);
-    const auto variables = moment.source(replica()).graph.variables();
+    const auto& variables = moment.source(replica()).graph.variables();
     for (const auto& variable : variables)
       check("the variable \"" + variable.name + "\"", moment.value(variable, replica()).read(), *recording_.after(current_, variable.name));
     if (fault.empty())

@@ -60,6 +60,7 @@ class Adam : public UpdatesVariables<Adam> {
   }
 
   // (the rate's operands..., t) -> (factor of p, bias-corrected rate of m, bias-correcting factor of sqrt(v))
+  template <class = void>
   replicator::detail::ExpressionPtr scalar_formula(std::size_t of_rate) const {
     return detail::record_update(DType::float64, of_rate + 1, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol rate = options_.learning_rate(x.front(), x[of_rate - 1]), t = x.back();
@@ -84,7 +85,7 @@ class Adam : public UpdatesVariables<Adam> {
 template <class>
 void Adam::update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
   if (all.empty()) return;
-  static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
+  const std::vector<std::string_view> slots{"first_moment", "second_moment"};
   std::vector<AnyTensor> operands = options_.learning_rate.operands(replica, where);
   const std::size_t of_rate = operands.size();
   operands.push_back(detail::count_update(replica, all[0].variable, "updates", where));

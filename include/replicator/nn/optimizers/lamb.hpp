@@ -46,6 +46,7 @@ class Lamb : public UpdatesVariables<Lamb> {
 
  private:
   // t -> (bias-correcting factor of m, that of sqrt(v))
+  template <class = void>
   replicator::detail::ExpressionPtr bias_formula() const {
     return detail::record_update(DType::float64, 1, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol t = x[0];
@@ -54,6 +55,7 @@ class Lamb : public UpdatesVariables<Lamb> {
   }
 
   // (rate, sum of squares of p, sum of squares of u) -> the variable's own rate
+  template <class = void>
   static replicator::detail::ExpressionPtr ratio_formula() {
     return detail::record_update(DType::float64, 3, [](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol p = sqrt(x[1]), u = sqrt(x[2]);
@@ -62,6 +64,7 @@ class Lamb : public UpdatesVariables<Lamb> {
   }
 
   // (p, gradient, factor of m, factor of sqrt(v), m, v) -> (u, m, v)
+  template <class = void>
   replicator::detail::ExpressionPtr formula(DType compute, double decay) const {
     return detail::record_update(compute, 6, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol m = options_.beta1 * x[4] + (1 - options_.beta1) * x[1];
@@ -72,6 +75,7 @@ class Lamb : public UpdatesVariables<Lamb> {
   }
 
   // (p, rate, u) -> p
+  template <class = void>
   static replicator::detail::ExpressionPtr move_formula(DType compute) {
     return detail::record_update(compute, 3, [](const std::vector<Symbol>& x) -> std::vector<Symbol> { return {x[0] - x[1] * x[2]}; });
   }
@@ -83,7 +87,7 @@ template <class>
 void Lamb::update_variables(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
   const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
   if (all.empty()) return;
-  static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
+  const std::vector<std::string_view> slots{"first_moment", "second_moment"};
   Graph& graph = replica.graph();
   const AnyTensor count = detail::count_update(graph, all[0].variable, "updates", where);
   const auto bias = detail::scalars_of(graph, bias_formula(), {&count, 1}, compute, where);

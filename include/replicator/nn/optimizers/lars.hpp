@@ -42,6 +42,7 @@ class Lars : public UpdatesVariables<Lars> {
 
  private:
   // (rate, sum of squares of p, sum of squares of the gradient) -> the variable's own rate
+  template <class = void>
   replicator::detail::ExpressionPtr ratio_formula() const {
     return detail::record_update(DType::float64, 3, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol p = sqrt(x[1]), gradient = sqrt(x[2]);
@@ -51,6 +52,7 @@ class Lars : public UpdatesVariables<Lars> {
   }
 
   // (p, gradient, rate, m) -> (p, m)
+  template <class = void>
   replicator::detail::ExpressionPtr formula(DType compute, double decay) const {
     return detail::record_update(compute, 4, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol g = decay > 0 ? x[1] + decay * x[0] : x[1];
@@ -65,7 +67,7 @@ class Lars : public UpdatesVariables<Lars> {
 template <class>
 void Lars::update_variables(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
   const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
-  static constexpr std::string_view slots[] = {"momentum"};
+  const std::vector<std::string_view> slots{"momentum"};
   const replicator::detail::ExpressionPtr ratio = ratio_formula(), decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
   for (const auto& one : all) {
     const bool adapt = detail::decays(replica, one, options_.adapt_vectors);

@@ -47,6 +47,7 @@ class Rmsprop : public UpdatesVariables<Rmsprop> {
 
  private:
   // (p, gradient, rate, v[, a][, m]) -> (p, v[, a][, m])
+  template <class = void>
   replicator::detail::ExpressionPtr formula(DType compute, double decay) const {
     const double alpha = options_.alpha, momentum = options_.momentum;
     const std::size_t inputs = 4 + (options_.centered ? 1 : 0) + (momentum > 0 ? 1 : 0);

@@ -41,6 +41,7 @@ class Sgd : public UpdatesVariables<Sgd> {
 
  private:
   // (p, gradient, rate[, m]) -> (p[, m])
+  template <class = void>
   replicator::detail::ExpressionPtr formula(DType compute, double decay) const {
     const double momentum = options_.momentum;
     return detail::record_update(compute, momentum > 0 ? 4 : 3, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
@@ -57,8 +58,8 @@ class Sgd : public UpdatesVariables<Sgd> {
 template <class>
 void Sgd::update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
   const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
-  static constexpr std::string_view momentum[] = {"momentum"};
-  const std::span<const std::string_view> slots{momentum, options_.momentum > 0 ? 1u : 0u};
+  std::vector<std::string_view> slots;
+  if (options_.momentum > 0) slots.push_back("momentum");
   const replicator::detail::ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
   for (const auto& one : all) {
     const bool decay = detail::decays(replica, one, options_.decay_vectors);

@@ -148,7 +148,7 @@ AnyTensor sum_of_squares(AnyTensor x, Location where) {
 // and returns the value, of type `result`. Slots have the type in which the variable's elements are computed: float32
 // for a bfloat16 variable, so that small changes are not lost.
 template <class = void>
-AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
+AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, const std::vector<std::string_view>& slots,
                   const UpdateFormula& formula, DType result, Location where) {
   const AnyTensor whole = graph.read(one.variable, where);
   std::vector<AnyTensor> operands{one.in_parts ? own_part(whole, where) : whole, one.gradient};
@@ -170,7 +170,7 @@ AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTensor> s
 
 // The same, and assigns the value to the variable.
 template <class = void>
-void update(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
+void update(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, const std::vector<std::string_view>& slots,
             const UpdateFormula& formula, Location where) {
   const TensorType type = graph.variables()[one.variable].type;
   const AnyTensor value = advance(graph, one, scalars, slots, formula, type.dtype, where);

@@ -64,6 +64,7 @@ struct Softmax {
     if (inputs[0].shape[axis] == 0) throw BuildError{"found " + inputs[0].text() + ", whose axis " + std::to_string(axis) + " has no elements: there is nothing to add up to 1"};
     return {inputs[0]};
   }
+  template <class = void>
   std::vector<AnyTensor> expand(const ExpansionContext& at) const {
     const AnyTensor& x = at.inputs[0];
     const AnyTensor e = apply(detail::ScalarOp::exponential, {detail::below_maximum(x, axis, name, at.where)}, at.where);

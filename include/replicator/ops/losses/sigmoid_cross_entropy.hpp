@@ -24,6 +24,7 @@ struct SigmoidCrossEntropy {
       throw BuildError{"found " + inputs[0].text() + " and " + inputs[1].text() + ", which must be equal"};
     return detail::require_one_floating(inputs);
   }
+  template <class = void>
   std::vector<AnyTensor> expand(const ExpansionContext& at) const {
     return {detail::map_at(
         at.graph, at.inputs[0].dtype(), at.where,

@@ -25,7 +25,7 @@ class VariablePlacer {
     std::vector<VariableValue*> own;
     for (int r = 0; r < request_.replicas(); ++r) {
       const int c = request_.class_of(r);
-      const auto declared = request_.source(c).graph.variables();
+      const auto& declared = request_.source(c).graph.variables();
       for (std::uint32_t v = 0; v < declared.size(); ++v)
         if (declared[v].device == request_.device) own.push_back(&request_.variable(c, v, r));
     }

@@ -20,6 +20,7 @@ REPLICATOR_TEMPLATE std::optional<Shape> broadcast<>(const Shape&, const Shape&)
 REPLICATOR_TEMPLATE std::string TensorType::text<>() const;
 REPLICATOR_TEMPLATE std::string Location::text<>() const;
 REPLICATOR_TEMPLATE std::string detail::number_text<>(double);
+REPLICATOR_TEMPLATE std::string detail::unfit_number<>(Number, DType);
 REPLICATOR_TEMPLATE std::shared_ptr<std::byte> detail::zero_bytes<>(std::size_t);
 REPLICATOR_TEMPLATE std::shared_ptr<std::byte> detail::copied_bytes<>(std::span<const std::byte>);
 REPLICATOR_TEMPLATE void detail::refuse_element<>(const TensorType&, DType);
