@@ -323,6 +323,16 @@ TEST_CASE("a deadline that is too long to be counted is none, and one below zero
   check_job(2, body, "the deadline of a world is -5 ms: it is at least 0, which is for none");
 }
 
+TEST_CASE("a world refuses fewer replicas than processes, and says so in its own words") {
+  check_job(
+      2, [](int) { return message_of([] { replicator::World{small_window(1)}; }); },
+      "a world of 1 replicas was asked for on 2 process(es): every process needs at least one replica; 0 stands for one on each");
+  CHECK_THAT(message_of([] { replicator::World{small_window(-3)}; }), Catch::StartsWith("a world of -3 replicas was asked for on 1 process(es)"));
+  auto options = small_window();
+  options.transport = "pigeon";
+  CHECK(message_of([&] { replicator::World{options}; }) == "the transport is \"pigeon\": choose auto, shared_memory or ucx");
+}
+
 TEST_CASE("processes that ask for different calls, or have other options, end with both named") {
   const auto calls = [](int rank) -> std::string {
     replicator::World world{small_window()};
@@ -340,6 +350,32 @@ TEST_CASE("processes that ask for different calls, or have other options, end wi
   const auto options = [](int rank) { return message_of([&] { replicator::World{small_window(4 + rank)}; }); };
   for (const auto& result : run_as_job(2, options))
     CHECK_THAT(result.text, Catch::Contains("\"world of 5 replicas, transport auto, window 4096\""));
+}
+
+// A repeated call is not compared before it runs. Without a word from the job both would wait for the deadline of 20 s.
+TEST_CASE("a process that repeats a call where another makes a new or another one ends both soon, with both calls") {
+  const auto ends = [](const std::function<void(replicator::World&, Values&, int)>& differ) {
+    return run_as_job(2, [&](int rank) -> std::string {
+      replicator::World world{small_window()};
+      Values values(100000, 1.0f);
+      world.all_reduce(values.data(), values.data(), 10);
+      world.all_reduce(values.data(), values.data(), 100000);
+      const auto began = std::chrono::steady_clock::now();
+      auto text = message_of([&] { differ(world, values, rank); });
+      return std::chrono::steady_clock::now() - began < std::chrono::seconds{10} ? text : "late: " + text;
+    });
+  };
+  for (const auto& result : ends([](auto&world, auto&values, int rank) { world.all_reduce(values.data(), values.data(), rank == 0 ? 10 : 12); })) {
+    INFO(result.text);
+    CHECK_THAT(result.text, Catch::StartsWith("process 1 (pid "));
+    CHECK_THAT(result.text, Catch::Contains("asks for the exchange \"all_reduce (sum) of float32[12]\" after call 2 (all_reduce (sum) of float32[100000]); process 0 (pid "));
+    CHECK_THAT(result.text, Catch::Contains("asked for call 3 (all_reduce (sum) of float32[10]): all processes must make the same calls in the same order"));
+  }
+  for (const auto& result : ends([](auto&world, auto&values, int rank) { world.all_reduce(values.data(), values.data(), rank == 0 ? 10 : 100000); })) {
+    INFO(result.text);
+    CHECK_THAT(result.text, Catch::Contains("asks for call 3 (all_reduce (sum) of float32[10]), and process 1 (pid "));
+    CHECK_THAT(result.text, Catch::Contains("asks for call 3 (all_reduce (sum) of float32[100000]): all processes must make the same calls"));
+  }
 }
 
 TEST_CASE("a process that is killed, stopped or late is named by all others, who do not hang") {

@@ -6,9 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -30,7 +29,7 @@ class JobWorld final : public WorldImplementation {
   JobWorld(const transport::ProcessEnvironment& environment, const WorldOptions& options)
       : options_{checked(options)},
         job_{environment, job_options(options_)},
-        blocks_{options.replicas == 0 ? job_.size() : options.replicas, job_.size()} {
+        blocks_{checked_replicas(options.replicas, job_.size()), job_.size()} {
     job_.barrier("world of " + std::to_string(blocks_.replicas()) + " replicas, transport " + options.transport +
                  ", window " + std::to_string(options.window));
     std::vector<int> process_of_rank(static_cast<std::size_t>(job_.size()));
@@ -113,23 +112,41 @@ class JobWorld final : public WorldImplementation {
     if (options.deadline > longest_deadline) options.deadline = {};
     return options;
   }
+  static int checked_replicas(int replicas, int processes) {
+    if (replicas == 0) return processes;
+    if (replicas < processes)
+      throw BuildError{"a world of " + std::to_string(replicas) + " replicas was asked for on " + std::to_string(processes) +
+                       " process(es): every process needs at least one replica; 0 stands for one on each"};
+    return replicas;
+  }
   static transport::JobOptions job_options(const WorldOptions& options) {
     transport::JobOptions result;
     result.exchange_deadline = options.deadline;
     return result;
   }
 
+  // A new call is compared before it begins. So a process that repeats an old call is ahead of one that asks for this
+  // comparison, and the job ends within a second. A repeated call is not compared, but the job compares the texts of calls
+  // that do not return.
   void compare(const collectives::RawCall& call) {
     if (job_.size() == 1) return;
-    job_.begin("call", ++calls_, name_of(call.kind).data());
-    if (!options_.compare_calls) return;
-    if (known_.size() == most_known) known_.clear();
-    // Only the root reads a broadcast's input.
-    const BufferPlace input = call.kind == collectives::Kind::broadcast ? BufferPlace{} : sliced_->place_of(call.input), output = sliced_->place_of(call.output);
-    const Signature signature{call.kind, call.dtype, call.reduction, call.any_order, call.root, call.count, input, output};
-    if (signature == last_) return;
-    if (known_.insert(signature).second) job_.barrier(call.text() + words("input", input) + words("output", output));
-    last_ = signature;
+    const char* text = name_of(call.kind).data();
+    if (options_.compare_calls) {
+      // Only the root reads a broadcast's input.
+      const BufferPlace input = call.kind == collectives::Kind::broadcast ? BufferPlace{} : sliced_->place_of(call.input), output = sliced_->place_of(call.output);
+      const Signature signature{call.kind, call.dtype, call.reduction, call.any_order, call.root, call.count, input, output};
+      if (!last_ || last_->first != signature) {
+        if (known_.size() == most_known) forgotten_ = std::exchange(known_, {});
+        const auto [place, first] = known_.try_emplace(signature);
+        if (first) {
+          place->second = call.text() + words("input", input) + words("output", output);
+          job_.barrier(place->second);
+        }
+        last_ = &*place;
+      }
+      text = last_->second.c_str();
+    }
+    job_.begin("call", ++calls_, text);
   }
 
   static std::string words(const char* what, const BufferPlace& place) {
@@ -161,13 +178,15 @@ class JobWorld final : public WorldImplementation {
     std::rethrow_exception(failure_);
   }
 
+  // The calls that were compared, with their texts. The job's thread may read the text of the latest call: so both are
+  // declared before the job, and the calls that were known before the latest `most_known` are kept as well.
+  std::map<Signature, std::string> known_, forgotten_;
+  const std::pair<const Signature, std::string>* last_ = nullptr;  // consecutive calls are often equal
   WorldOptions options_;
   transport::Job job_;
   collectives::ReplicaBlocks blocks_;
   std::unique_ptr<collectives::Communicator> communicator_;
   std::unique_ptr<collectives::SlicedCollectives> sliced_;
-  std::set<Signature> known_;
-  std::optional<Signature> last_;  // consecutive calls are often equal
   std::vector<Pages> pages_;
   std::uint64_t calls_ = 0;
   bool fatal_ = false;  // other processes may already be in the call

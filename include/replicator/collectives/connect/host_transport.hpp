@@ -79,7 +79,7 @@ inline constexpr HostTransport host_transport_of{&make_host_communicators<Endpoi
 
 inline const HostTransport& choose_host_transport(const std::string& name, transport::Job& job) {
   if (name != "auto" && name != "shared_memory" && name != "ucx")
-    throw BuildError{"--transport is \"" + name + "\": choose auto, shared_memory or ucx"};
+    throw BuildError{"the transport is \"" + name + "\": choose auto, shared_memory or ucx"};
   if (name == "shared_memory" || (name == "auto" && transport::same_host(job)))
     return host_transport_of<transport::SharedMemory>;
   const auto* ucx = ucx_slot.load();

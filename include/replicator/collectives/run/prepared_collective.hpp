@@ -123,7 +123,7 @@ class Prepared : public Collective {
     if (rank >= 0)
       text += " for rank " + std::to_string(rank) + " (" + replicas_text(blocks_.begin(rank), blocks_.end(rank) - 1) + ")";
     text += "; " + std::to_string(moved_) +
-            " bytes had moved here. It is stopped, dead or slow: look there, or allow a longer deadline (--deadline)";
+            " bytes had moved here. It is stopped, dead or slow: look there, or allow a longer deadline (--deadline, or the option of a World)";
     return {text, rank};
   }
 
