@@ -129,6 +129,10 @@ TEST_CASE("a replica that reads less than a batch of a finite source is told so 
   CHECK_THROWS_WITH(part() | data::batch(8), message);
   CHECK_THROWS_WITH(part() | data::transform([](Array<std::int64_t> x) { return x; }) | data::batch(8), message);
   CHECK_THROWS_WITH(numbers(14) | data::transform([](Array<std::int64_t> x) { return x; }) | data::take(7) | data::batch(8), message);
+  // Seven replicas do not get one of six elements each, so a smaller batch is no help.
+  CHECK_THROWS_WITH(numbers(6) | data::shard(data::Shard{.replica = 0, .replicas = 7}) | data::epochs(1) | data::batch(8),
+                    Catch::EndsWith("this replica reads 0 elements: shard() leaves none where there are fewer elements than replicas; read more epochs, run "
+                                    "fewer replicas, or take {.last = rp::data::Last::pad}"));
   CHECK_NOTHROW(part() | data::batch(7));
   CHECK_NOTHROW(part() | data::batch(8, {.last = Last::keep}));
   CHECK_NOTHROW(part() | data::batch(8, {.last = Last::pad}));

@@ -52,9 +52,9 @@ class Batched : public Stream<Batched<S>, typename S::value_type> {
   Batched(S source, const BatchStage& stage) : source_{std::move(source)}, stage_{stage} {
     if constexpr (HasLimit<S>)
       if (source_.limit() >= 0 && source_.limit() < stage.size && stage.options.last == Last::drop)
-        throw BuildError{"batch(" + std::to_string(stage.size) + ") would never give anything: this replica reads " +
-                         std::to_string(source_.limit()) +
-                         " elements; take a smaller batch, {.last = rp::data::Last::keep} or {.last = rp::data::Last::pad}"};
+        throw BuildError{"batch(" + std::to_string(stage.size) + ") would never give anything: this replica reads " + std::to_string(source_.limit()) +
+                         (source_.limit() == 0 ? " elements: shard() leaves none where there are fewer elements than replicas; read more epochs, run fewer replicas, or take {.last = rp::data::Last::pad}"
+                                               : " elements; take a smaller batch, {.last = rp::data::Last::keep} or {.last = rp::data::Last::pad}")};
   }
 
   // An exception of the source replaces its batch; the input continues with the next one.
