@@ -117,6 +117,7 @@ TEST_CASE("hello refuses flags that it does not know, and says which may have be
   CHECK(wrong.exit_code == 1);
   CHECK_THAT(wrong.text, Catch::Contains("this program has no flag --device: was --devices meant? --help lists all"));
   CHECK_THAT(test::run_program(test::example("hello") + " --banana=3").text, Catch::Contains("this program has no flag --banana: --help lists all"));
+  CHECK_THAT(test::run_program(test::example("hello") + " banana").text, Catch::Contains("this program takes no argument banana: --help lists all"));
   const auto help = test::run_program(test::example("hello") + " --help");
   CHECK(help.exit_code == 0);
   CHECK_THAT(help.text, Catch::StartsWith("Where it runs") && Catch::Contains("--replicas N"));

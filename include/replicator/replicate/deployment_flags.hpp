@@ -225,7 +225,7 @@ D take_only_flags(std::span<const char* const> arguments) {
   for (const auto& flag : flags_of<D>)
     if (!flag.name.empty()) names.push_back(flag.name);
   const auto meant = nearest_word(unknown, names);
-  throw BuildError{"this program has no flag " + std::string{unknown} + ": " +
+  throw BuildError{(unknown.starts_with('-') ? "this program has no flag " : "this program takes no argument ") + std::string{unknown} + ": " +
                    (meant.empty() ? std::string{} : "was " + std::string{meant} + " meant? ") + "--help lists all"};
 }
 
