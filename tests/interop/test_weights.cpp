@@ -2,6 +2,7 @@
 // Weights from and to safetensors files.
 #include <catch2/catch.hpp>
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ namespace test_weights {
 using namespace replicator;
 using namespace replicator::detail;
 using Catch::Contains;
+using Catch::StartsWith;
 using test::error_of;
 using test::on_devices;
 
@@ -165,7 +167,32 @@ TEST_CASE("the variables of a scope are saved and loaded without its name, and t
   const auto saved = io::read_safetensors(other).tensors;
   CHECK(saved.size() == 2);
   CHECK(saved.at("fc.bias").as<float>()[1] == 8);
-  CHECK_THAT(error_of([&] { load_weights(repl, path, {.scope = "pupil"}); }), Contains("2 unexpected: fc.bias, fc.weight"));
+  CHECK_THAT(error_of([&] { load_weights(repl, path, {.scope = "techer"}); }),
+             StartsWith("load_weights at test_weights.cpp:") && Contains(" found no variable below the scope \"techer\": was \"teacher\" meant?"));
+}
+
+TEST_CASE("weights of a misspelt scope, and before replicate(), are refused in loading and in saving") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/w.safetensors";
+  io::write_safetensors(path, tensors());
+  Replicator repl{on_devices(1, 1)};
+  CHECK_THAT(error_of([&] { load_weights(repl, path); }), Contains("found no variables: replicate() declares those of its step function, so call it first"));
+  auto step = small_network(repl);
+  CHECK_THROWS_AS(load_weights(repl, path, {.scope = "pupil"}), BuildError);
+  const std::string other = folder.path() + "/other.safetensors";
+  CHECK(error_of([&] { save_weights(repl, other, {.scope = "pupil"}); }) ==
+        "save_weights of " + other + " found no variable below the scope \"pupil\": \"bn.num_batches_tracked\" is one of those that there are");
+  CHECK_FALSE(std::filesystem::exists(other));
+}
+
+TEST_CASE("a file in which nothing fits is refused even where parts are allowed") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/w.safetensors";
+  Replicator repl{on_devices(1, 1)};
+  auto step = small_network(repl);
+  io::write_safetensors(path, {{"model.fc.weight", Array<float>{{2, 3}}.any()}});
+  CHECK_THAT(error_of([&] { load_weights(repl, path, {.strict = false}); }),
+             StartsWith(path + " holds no tensor with the name of a variable: 1 in the file: model.fc.weight; 3 in the network: bn.num_batches_tracked, fc.bias, fc.weight. "));
 }
 
 TEST_CASE("what was averaged is saved as its average where that is asked for") {

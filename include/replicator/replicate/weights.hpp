@@ -27,7 +27,8 @@ struct SaveOptions {
 // - Call it after replicate(), which declares the variables. In a job every process calls it with the same file.
 //
 // Throws DataError, before any variable is set, for a file that cannot be read. Also throws one DataError that lists
-// all names that are missing, unexpected or of another type.
+// all names that are missing, unexpected or of another type, and for a file without a tensor for any of the variables,
+// strict or not. Throws BuildError if no variable lies below the scope, and before replicate().
 template <class = void>
 void load_weights(Replicator& repl, const std::string& path, const LoadOptions& options = {},
                   std::source_location where = std::source_location::current());
@@ -35,7 +36,8 @@ void load_weights(Replicator& repl, const std::string& path, const LoadOptions& 
 // Writes the same variables. Replica-local ones, such as the running statistics of batch norm, are those of this host's
 // first replica. **So the file lacks the weights that other replicas have trained for themselves (local_variables)**; a
 // line on stderr says so. A checkpoint keeps those of all replicas.
-// One process of a job is enough: process 0 has replica 0. Throws DataError when the file cannot be written.
+// One process of a job is enough: process 0 has replica 0. Throws DataError when the file cannot be written, and
+// BuildError as load_weights does.
 template <class = void>
 void save_weights(const Replicator& repl, const std::string& path, const SaveOptions& options = {});
 

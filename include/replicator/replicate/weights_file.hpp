@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/nearest_word.hpp>
 #include <replicator/io/safetensors_file.hpp>
 #include <replicator/replicate/weights.hpp>
 
@@ -37,6 +38,19 @@ inline std::vector<std::string> weight_names(const Replicator& repl, const std::
   return names;
 }
 
+// Throws BuildError where no variable lies below the scope: it is misspelt, or no step was replicated yet.
+inline void require_weights(const Replicator& repl, const std::string& call, const std::string& scope, const std::vector<std::string>& names) {
+  if (!names.empty()) return;
+  const auto all = repl.variables();
+  if (all.empty()) throw BuildError{call + " found no variables: replicate() declares those of its step function, so call it first"};
+  std::set<std::string_view> scopes;
+  for (const std::string_view name : all)
+    for (auto dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) scopes.insert(name.substr(0, dot));
+  const auto nearest = nearest_word(scope, std::vector<std::string_view>{scopes.begin(), scopes.end()});
+  throw BuildError{call + " found no variable below the scope \"" + scope + "\"" +
+                   (nearest.empty() ? ": \"" + all.front() + "\" is one of those that there are" : ": was \"" + std::string{nearest} + "\" meant?")};
+}
+
 // "3 missing: a, b, c"; shows at most six names.
 inline void add_names(std::string& text, const std::vector<std::string>& names, const char* what) {
   if (names.empty()) return;
@@ -54,6 +68,7 @@ void load_weights(Replicator& repl, const std::string& path, const LoadOptions& 
   std::vector<std::pair<const std::string*, const AnyArray*>> fitting;
   const auto start = detail::scope_start(options.scope);
   const auto names = detail::weight_names(repl, start);
+  detail::require_weights(repl, "load_weights at " + Location{where}.text(), options.scope, names);
   for (const auto& name : names) {
     const auto found = file.tensors.find(name);
     if (found == file.tensors.end()) {
@@ -75,6 +90,14 @@ void load_weights(Replicator& repl, const std::string& path, const LoadOptions& 
     throw DataError{path + " does not hold the weights of this network: " + found +
                     ". Was it saved by another depth, number of classes or model? " +
                     (options.strict ? "Parts of a file are loaded with {.strict = false}" : "{.strict = false} leaves out what is missing, but types must fit")};
+  if (fitting.empty()) {
+    std::vector<std::string> held;
+    for (const auto& [name, tensor] : file.tensors) held.push_back(name);
+    detail::add_names(found, held, "in the file");
+    detail::add_names(found, names, "in the network");
+    throw DataError{path + " holds no tensor with the name of a variable" + (start.empty() ? "" : " below \"" + options.scope + "\"") + ": " + found +
+                    ". Give the layers the names of the file; {.scope = ...} takes the network's variables below that scope, without its name"};
+  }
   for (const auto& [name, tensor] : fitting) repl.set(start + *name, *tensor, where);
 }
 
@@ -84,7 +107,9 @@ void save_weights(const Replicator& repl, const std::string& path, const SaveOpt
   std::vector<std::string> local;
   const auto start = detail::scope_start(options.scope);
   const auto all = repl.variables();
-  for (const auto& name : detail::weight_names(repl, start)) {
+  const auto names = detail::weight_names(repl, start);
+  detail::require_weights(repl, "save_weights of " + path, options.scope, names);
+  for (const auto& name : names) {
     const auto average = start + name + "/average";
     const bool averaged = options.averages && std::find(all.begin(), all.end(), average) != all.end();
     const AnyArray& value = repl.value(averaged ? average : start + name);
