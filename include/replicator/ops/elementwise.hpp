@@ -2,9 +2,9 @@
 // Elementwise operations. Shapes broadcast as in NumPy. Where they cannot, BuildError is thrown with the user's line.
 //
 // Integer arithmetic wraps around. uint8 and bool are computed in int32. At the end uint8 is cut to 8 bits, and bool to "not zero".
-// Integer division truncates towards zero. x / 0 is 0, and the lowest int32 or int64 divided by -1 is itself: nothing stops a
-// step. Floating arithmetic follows IEEE 754: a NaN operand gives a NaN unless said otherwise. bfloat16 is computed in float32
-// and rounded once.
+// Integer division truncates towards zero, and x % y has the sign of x. x / 0 is 0, x % 0 is x, and the lowest int32 or int64
+// divided by -1 is itself: nothing stops a step. Floating arithmetic follows IEEE 754: a NaN operand gives a NaN unless said
+// otherwise. bfloat16 is computed in float32 and rounded once.
 //
 // Integer tensors have the operations on bits too: & | ^ ~ << >>, see Tensor. A number beside them must be one of them: `x * 0.5` and
 // `x / 255.0f` throw BuildError.
