@@ -168,7 +168,7 @@ TEST_CASE("when a process asks for something else than a step, both calls are na
 
 // --- what the program sets ----------------------------------------------------------------------------------------------
 
-const std::string set_alike = ": all processes must set the same value, so call set() on each of them, with equal bits";
+const std::string set_alike = ": all processes must set the same value, so call set() on each of them with equal bits, or load_weights() with the same file";
 
 TEST_CASE("a variable that one process sets is refused by all in the next step, with its line, and before a check for drift") {
   const int who = GENERATE(0, 1);

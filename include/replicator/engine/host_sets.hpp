@@ -82,7 +82,7 @@ class HostSets {
     };
     throw BuildError{"the processes of this job differ in the mirrored variable \"" + name + "\", which the program sets before " + before + ": " +
                      text(process, theirs, "") + ", " + text(0, first, theirs.value.empty() ? "" : "to another value ") +
-                     ": all processes must set the same value, so call set() on each of them, with equal bits"};
+                     ": all processes must set the same value, so call set() on each of them with equal bits, or load_weights() with the same file"};
   }
 
   std::map<std::string, Set> latest_;  // by variable
