@@ -67,6 +67,7 @@ REPLICATOR_TEMPLATE std::vector<AnyTensor> Slice::gradient<>(const GradientConte
 REPLICATOR_TEMPLATE std::vector<AnyTensor> Pad::gradient<>(const GradientContext&) const;
 REPLICATOR_TEMPLATE AnyTensor Pad::sum<>(Graph&, std::span<const AnyTensor>, Location);
 REPLICATOR_TEMPLATE std::vector<AnyTensor> Concat::gradient<>(const GradientContext&) const;
+REPLICATOR_TEMPLATE std::vector<AnyTensor> Softmax::expand<>(const ExpansionContext&) const;
 REPLICATOR_TEMPLATE std::vector<AnyTensor> detail::Attention::expand<>(const ExpansionContext&) const;
 REPLICATOR_TEMPLATE std::vector<AnyTensor> detail::Attention::gradient<>(const GradientContext&) const;
 REPLICATOR_TEMPLATE std::vector<AnyTensor> detail::AttentionGradient::expand<>(const ExpansionContext&) const;
