@@ -3,7 +3,6 @@
 // so the bits are the same.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include <replicator/core/processor.hpp>
@@ -86,8 +85,8 @@ template <Exponential what>
   return {_mm256_loadu_ps(first), _mm256_loadu_ps(first + 8), _mm256_loadu_ps(second), _mm256_loadu_ps(second + 8)};
 }
 [[REPLICATOR_AVX2, gnu::always_inline]] inline void store_groups(float* first, float* second, const Floats32& x) {
-  _mm256_storeu_ps(second, x.c), _mm256_storeu_ps(second + 8, x.d);  // a group that stands for both is the first one
-  _mm256_storeu_ps(first, x.a), _mm256_storeu_ps(first + 8, x.b);
+  _mm256_storeu_ps(second, x.c), _mm256_storeu_ps(second + 8, x.d);
+  _mm256_storeu_ps(first, x.a), _mm256_storeu_ps(first + 8, x.b);  // last, and so kept where `second` is the same group
 }
 
 // Writes `count` elements, a multiple of 16. The next 16 elements of x lie `step_x` floats further, or nowhere else with 0; likewise y.

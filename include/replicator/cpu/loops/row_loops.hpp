@@ -89,10 +89,9 @@ struct RowLoop {
   unsigned rows;
   TileLoop loops[3];  // by InstructionLevel
 };
-template <auto op, unsigned rows, class Body = RowBody<static_cast<std::size_t>(op), rows>>
-inline constexpr RowLoop row_loop_of{static_cast<TileOp>(op), rows, {&loop_baseline<Body>, &loop_avx2<Body>, &loop_avx512<Body>}};
-template <class Body = RowBody<static_cast<std::size_t>(TileOp::subtract_then_exponential), 2>>
-inline constexpr RowLoop row_exponential{TileOp::subtract_then_exponential, 2, {&loop_baseline<Body>, loop_row_exponential_avx2, &loop_avx512<Body>}};
+template <auto op, unsigned rows, class Body = RowBody<static_cast<std::size_t>(op), rows>, TileLoop avx2_loop = &loop_avx2<Body>>
+inline constexpr RowLoop row_loop_of{static_cast<TileOp>(op), rows, {&loop_baseline<Body>, avx2_loop, &loop_avx512<Body>}};
+using RowExponentialBody = RowBody<static_cast<std::size_t>(TileOp::subtract_then_exponential), 2>;
 // What normalisations, softmax and their gradients need.
 inline constexpr RowLoop row_loops[] = {
     row_loop_of<ScalarOp::add, 1>,
@@ -110,7 +109,7 @@ inline constexpr RowLoop row_loops[] = {
     row_loop_of<TileOp::multiply_then_multiply, 2>,
     row_loop_of<TileOp::multiply_then_multiply, 4>,
     row_loop_of<TileOp::subtract_then_square, 2>,
-    row_exponential<>,
+    row_loop_of<TileOp::subtract_then_exponential, 2, RowExponentialBody, loop_row_exponential_avx2>,
 };
 
 }  // namespace detail
