@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/index.hpp>
@@ -25,7 +24,7 @@ namespace detail {
 class IndexList {
  public:
   IndexList(const TensorType& indices, const TensorType& whole, std::int64_t axis, std::optional<IndexOrigin> origin = {})
-      : indices_{indices}, whole_{whole}, axis_{axis}, count_{indices.shape.elements()}, origin_{std::move(origin)} {}
+      : indices_{indices}, whole_{whole}, axis_{axis}, count_{indices.shape.elements()}, origin_{origin} {}
 
   std::int64_t count() const { return count_; }
   std::int64_t extent() const { return whole_.shape[static_cast<std::size_t>(axis_)]; }
