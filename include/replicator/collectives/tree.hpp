@@ -31,13 +31,17 @@ struct TreeNode {
   TreeNode left() const { return {begin, middle()}; }
   TreeNode right() const { return {middle(), end}; }
   // "[2, 5)"
-  std::string text() const { return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")"; }
+  template <class = void>
+  std::string text() const {
+    return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
+  }
   friend bool operator==(const TreeNode&, const TreeNode&) = default;
 };
 
 namespace detail {
 // Appends the maximal nodes below `node` that lie inside [begin, end).
-inline void collect_maximal(TreeNode node, int begin, int end, std::vector<TreeNode>& found) {
+template <class = void>
+void collect_maximal(TreeNode node, int begin, int end, std::vector<TreeNode>& found) {
   if (node.end <= begin || end <= node.begin) return;
   if (begin <= node.begin && node.end <= end) {
     found.push_back(node);
@@ -51,7 +55,8 @@ inline void collect_maximal(TreeNode node, int begin, int end, std::vector<TreeN
 // The maximal nodes of T over [0, replicas) that lie wholly inside [begin, end), ascending. They are the partial results
 // that a rank with these replicas can compute alone; there are at most 2 ceil(log2 replicas). Throws BuildError for a block
 // that is empty or outside [0, replicas).
-inline std::vector<TreeNode> maximal_subtrees(int replicas, int begin, int end) {
+template <class = void>
+std::vector<TreeNode> maximal_subtrees(int replicas, int begin, int end) {
   if (begin < 0 || begin >= end || end > replicas)
     throw BuildError{"the replicas " + TreeNode{begin, end}.text() + " are no block of " + std::to_string(replicas)};
   std::vector<TreeNode> found;

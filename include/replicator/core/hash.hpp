@@ -51,7 +51,7 @@ class Hasher {
       word(value);
     }
   }
-  void text(std::string_view value) { bytes(std::as_bytes(std::span{value.data(), value.size()})); }
+  void text(std::string_view value) { bytes({reinterpret_cast<const std::byte*>(value.data()), value.size()}); }
   void digest(const Digest& value) {
     word(value.high);
     word(value.low);

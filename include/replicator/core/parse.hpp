@@ -26,8 +26,9 @@ std::optional<T> whole_number(std::string_view text, T lowest = 0, T highest = s
 
 // The same, with an error. `what` names the text for the message: "--replicas", "the variable RANK".
 // Throws BuildError `<what> is "<text>": it must be a whole number ...`.
-inline std::int64_t parse_number(std::string_view what, std::string_view text, std::int64_t lowest,
-                                 std::int64_t highest = std::numeric_limits<int>::max()) {
+template <class = void>
+std::int64_t parse_number(std::string_view what, std::string_view text, std::int64_t lowest,
+                          std::int64_t highest = std::numeric_limits<int>::max()) {
   if (const auto value = whole_number(text, lowest, highest)) return *value;
   std::string range = " from " + std::to_string(lowest) + " to " + std::to_string(highest);
   // The limit of the type is shown only to a user who exceeded it.
@@ -40,7 +41,8 @@ inline std::int64_t parse_number(std::string_view what, std::string_view text, s
 }
 
 // Parses "8GiB", "512MiB", "64KiB" or "123456" into bytes, at least 1. Throws BuildError for anything else.
-inline std::int64_t parse_bytes(std::string_view what, std::string_view text) {
+template <class = void>
+std::int64_t parse_bytes(std::string_view what, std::string_view text) {
   std::int64_t unit = 1;
   for (const auto& [suffix, shift] : {std::pair<std::string_view, int>{"KiB", 10}, {"MiB", 20}, {"GiB", 30}})
     if (text.ends_with(suffix)) unit = std::int64_t{1} << shift;

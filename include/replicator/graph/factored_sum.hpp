@@ -47,16 +47,6 @@ std::pair<Expression, std::vector<std::uint16_t>> extract(const Expression& whol
   return {std::move(part), std::move(used)};
 }
 
-// The axes of `domain` along which a tensor of `shape` is repeated.
-template <class = void>
-std::vector<std::int64_t> repeated_axes(const Shape& shape, const Shape& domain) {
-  std::vector<std::int64_t> axes;
-  const auto missing = domain.rank() - shape.rank();
-  for (std::size_t axis = 0; axis < domain.rank(); ++axis)
-    if (domain[axis] != 1 && (axis < missing || shape[axis - missing] == 1)) axes.push_back(static_cast<std::int64_t>(axis));
-  return axes;
-}
-
 // For each instruction, whether its value is constant along `axes` of the domain.
 template <class = void>
 std::vector<bool> fixed_along(const std::vector<std::int64_t>& axes, const Expression& e, std::span<const AnyTensor> operands, const Shape& domain) {

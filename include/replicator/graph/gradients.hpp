@@ -20,7 +20,6 @@
 
 #include <replicator/core/scoped_value.hpp>
 #include <replicator/graph/logical_device.hpp>
-#include <replicator/graph/map_gradient.hpp>
 #include <replicator/graph/placeholder.hpp>
 #include <replicator/graph/tensor.hpp>
 

@@ -40,6 +40,16 @@ inline Shape keep_axes(const Shape& domain, const std::vector<std::int64_t>& axe
   return shape;
 }
 
+// The axes of `domain` along which a tensor of `shape` is repeated.
+template <class = void>
+std::vector<std::int64_t> repeated_axes(const Shape& shape, const Shape& domain) {
+  std::vector<std::int64_t> axes;
+  const auto missing = domain.rank() - shape.rank();
+  for (std::size_t axis = 0; axis < domain.rank(); ++axis)
+    if (domain[axis] != 1 && (axis < missing || shape[axis - missing] == 1)) axes.push_back(static_cast<std::int64_t>(axis));
+  return axes;
+}
+
 // Throws BuildError where an input does not broadcast to `domain`.
 inline void require_domain(std::span<const TensorType> inputs, const Shape& domain) {
   for (const auto& input : inputs)

@@ -8,7 +8,10 @@
 #include <string_view>
 
 #include <replicator/core/array.hpp>
-#include <replicator/graph/map_gradient.hpp>  // Map and Reduce refer to their gradients
+#include <replicator/graph/map.hpp>
+#if !__has_include(<replicator/with/compiled.hpp>)  // replicator::compiled holds the gradients of Map and Reduce
+#include <replicator/graph/map_gradient.hpp>
+#endif
 
 namespace replicator {
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,10 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/io/file.hpp>
@@ -22,9 +27,6 @@
 #include <replicator/io/protobuf/protobuf_writer.hpp>
 #include <replicator/io/record.hpp>
 #include <replicator/io/tensorboard.hpp>
-#include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -69,7 +71,7 @@ inline std::string host_name() {
 class EventFile {
  public:
   EventFile(const std::string& folder, TensorBoardOptions options)
-      : clock_{std::move(options.clock)}, path_{new_path(folder)}, file_{path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create"} {
+      : clock_{options.clock ? std::move(options.clock) : [] { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }}, path_{new_path(folder)}, file_{path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create"} {
     ProtobufMessage version;
     version.float64(1, clock_());
     version.string(3, "brain.Event:2");

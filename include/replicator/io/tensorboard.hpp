@@ -3,14 +3,14 @@
 // <replicator/replicator.hpp>, or event_file.hpp, brings the code.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <replicator/core/array.hpp>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include <replicator/core/array.hpp>
 
 namespace replicator::io {
 
@@ -18,8 +18,8 @@ struct TensorBoardOptions {
   // For a resumed run: TensorBoard drops what earlier files of the folder have for this step and later. 0 drops
   // nothing.
   std::int64_t first_step = 0;
-  // Seconds since 1970.
-  std::function<double()> clock = [] { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); };
+  // Returns seconds since 1970. Empty: the system's clock.
+  std::function<double()> clock = {};
 };
 
 namespace detail {

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
+#include <replicator/core/real.hpp>
 #include <replicator/core/shape.hpp>
 #include <replicator/graph/variable.hpp>
 
@@ -29,12 +29,12 @@ inline std::int64_t fan_out(const Shape& weight) {
 // fan of 0 counts as 1.
 // Source: He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015.
 inline Initializer he_normal(std::int64_t fan) {
-  return Initializer::normal(0, std::sqrt(2.0 / static_cast<double>(std::max<std::int64_t>(fan, 1))));
+  return Initializer::normal(0, replicator::detail::square_root(2.0 / static_cast<double>(std::max<std::int64_t>(fan, 1))));
 }
 
 // Uniform in +-1 / sqrt(fan_in), as PyTorch initialises linear and convolution layers. A fan of 0 counts as 1.
 inline Initializer inverse_root_uniform(std::int64_t fan) {
-  const double bound = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(fan, 1)));
+  const double bound = 1 / replicator::detail::square_root(static_cast<double>(std::max<std::int64_t>(fan, 1)));
   return Initializer::uniform(-bound, bound);
 }
 
@@ -42,7 +42,7 @@ inline Initializer inverse_root_uniform(std::int64_t fan) {
 // through tanh.
 // Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
 inline Initializer glorot_uniform(const Shape& weight, double gain = 1) {
-  const double bound = gain * std::sqrt(6.0 / static_cast<double>(std::max<std::int64_t>(fan_in(weight) + fan_out(weight), 1)));
+  const double bound = gain * replicator::detail::square_root(6.0 / static_cast<double>(std::max<std::int64_t>(fan_in(weight) + fan_out(weight), 1)));
   return Initializer::uniform(-bound, bound);
 }
 

@@ -81,6 +81,7 @@ struct AdamUpdate {
     return {3, tensor};
   }
   double work(std::span<const TensorType> inputs) const { return 14 * static_cast<double>(inputs[0].shape.elements()); }
+  template <class = void>
   std::vector<AnyTensor> expand(const ExpansionContext& at) const {
     const auto expression = detail::adam_expression(DType::float32, constants, 0, decays);
     const auto node = add_compute(at.graph, Map{expression, at.inputs[0].shape(), {3, DType::float32}}, at.inputs, at.where);

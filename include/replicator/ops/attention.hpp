@@ -2,7 +2,6 @@
 // Attention: for each query, the mean of the values, weighted by how well their keys fit the query.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/real.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/index.hpp>
@@ -39,7 +39,7 @@ namespace detail {
 inline constexpr std::int64_t causal_block = 256;
 
 inline double attention_scale(const AttentionOptions& options, const Shape& queries) {
-  return options.scale.value_or(1 / std::sqrt(static_cast<double>(queries[-1])));
+  return options.scale.value_or(1 / detail::square_root(static_cast<double>(queries[-1])));
 }
 
 // The shape of the products of queries and keys, [.., T, S].
@@ -202,7 +202,8 @@ std::vector<AnyTensor> renamed(Graph& graph, std::span<const AnyTensor> xs, Loca
 }
 
 // `masks` is the mask, or empty.
-inline AttentionOptions options_of(const Attention& op, std::span<const AnyTensor> masks) {
+template <class = void>
+AttentionOptions options_of(const Attention& op, std::span<const AnyTensor> masks) {
   AttentionOptions options{.causal = op.causal, .scale = op.scale, .dropout = op.dropout};
   if (!masks.empty()) options.mask = Tensor<bool>{masks[0]};
   return options;

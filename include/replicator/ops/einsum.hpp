@@ -29,7 +29,8 @@ struct EinsumFormula {
 };
 
 // Throws BuildError where the text is no such formula for so many operands.
-inline EinsumFormula parse_einsum(std::string_view text, std::size_t operands) {
+template <class = void>
+EinsumFormula parse_einsum(std::string_view text, std::size_t operands) {
   EinsumFormula formula;
   std::string letters;
   for (const char c : text)

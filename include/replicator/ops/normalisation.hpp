@@ -6,7 +6,6 @@
 // last axes CPUs do all of it row by row, in the cache (graph/rows.hpp).
 #pragma once
 
-#include <cmath>
 #include <source_location>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include <replicator/core/number_text.hpp>
+#include <replicator/core/real.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 
@@ -108,7 +108,7 @@ MeanAndVariance<T> moments(Tensor<T> x, const Axes& axes = {},
 
 namespace detail {
 inline void require_epsilon(double epsilon, std::source_location where) {
-  if (!(epsilon >= 0 && std::isfinite(epsilon)))
+  if (!(epsilon >= 0 && detail::is_finite(epsilon)))
     throw BuildError{"the normalisation at " + Location{where}.text() + ": epsilon is " + number_text(epsilon) +
                      ": it must be a finite number and must not be negative"};
 }

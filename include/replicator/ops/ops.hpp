@@ -11,7 +11,6 @@
 #include <replicator/ops/custom_gradient.hpp>
 #include <replicator/ops/einsum.hpp>
 #include <replicator/ops/elementwise.hpp>
-#include <replicator/ops/fusion/fused_convolution.hpp>
 #include <replicator/ops/gather.hpp>
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/losses/categorical_projection.hpp>

@@ -2,9 +2,9 @@
 // Compares the gradient of a function with differences of its values.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <replicator/core/number_text.hpp>
+#include <replicator/core/real.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
@@ -30,7 +31,10 @@ namespace detail {
 // Numbers between 0.5 and 1.5 that have no simple pattern.
 inline Array<double> uneven_weights(const Shape& shape) {
   Array<double> weights{shape};
-  for (std::int64_t i = 0; i < weights.size(); ++i) weights[i] = 1 + 0.5 * std::sin(1 + 2.3 * static_cast<double>(i));
+  for (std::int64_t i = 0; i < weights.size(); ++i) {
+    const double turns = 0.618034 * static_cast<double>(i + 1);  // the golden ratio spreads the fractions evenly
+    weights[i] = 0.5 + turns - static_cast<double>(static_cast<std::int64_t>(turns));
+  }
   return weights;
 }
 
@@ -80,7 +84,7 @@ GradientCheck check_gradients(F f, const Array<double>& first, const Arrays&... 
       const double up = std::get<0>(values.step())[0][0], down = std::get<0>(values.step())[0][0];
       const double difference = (up - down) / (2 * step);
       double error = std::abs(slopes[i] - difference) / std::max(1.0, std::abs(difference));
-      if (!std::isfinite(error)) error = std::numeric_limits<double>::infinity();
+      if (!detail::is_finite(error)) error = std::numeric_limits<double>::infinity();
       if (error > worst.error)
         worst = {error, "argument " + std::to_string(argument) + ", element " + std::to_string(i) + ": the gradient is " + detail::number_text(slopes[i]) +
                             ", differences give " + detail::number_text(difference)};

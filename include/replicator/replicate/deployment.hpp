@@ -80,6 +80,7 @@ struct Deployment {
   // The number of devices that share the work of one replica. It is logical_devices, or the number of devices where
   // there are fewer; logical devices then share a device. Throws BuildError where there is no device, or where the
   // devices cannot be divided evenly.
+  template <class = void>
   int devices_per_replica() const {
     const auto count = static_cast<int>(devices.size());
     if (count == 0) throw BuildError{"a deployment without devices was asked for: name at least one, as --devices cpu:0 does"};

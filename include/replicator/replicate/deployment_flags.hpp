@@ -20,7 +20,7 @@
 #include <replicator/replicate/parse_devices.hpp>
 #include <replicator/replicate/record_options.hpp>
 #include <replicator/replicate/regime.hpp>
-#include <replicator/runtime/see/trace_ring.hpp>
+#include <replicator/runtime/see/trace_window.hpp>
 
 namespace replicator::detail {
 

@@ -49,8 +49,8 @@ struct ProgressOptions {
   std::function<bool()> speaks = [] { return true; };  // false where another process prints
   std::FILE* out = stdout;
   bool terminal = detail::is_terminal(stdout);  // whether a line is overwritten; false under mpirun
-  // Returns seconds of a monotonic clock.
-  std::function<double()> clock = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
+  // Returns seconds of a monotonic clock. Empty: the system's.
+  std::function<double()> clock = {};
 };
 
 class Progress {
@@ -60,19 +60,20 @@ class Progress {
   // Called after every step: "step 40/1000  loss 0.6931  812.5 images/s  0:12 left". `done` is the number of finished
   // steps, `figures` the text in the middle. The rate leaves the first step out, as a warm-up. Returns true if a line
   // was due, even if this process does not print.
+  template <class = void>
   bool operator()(std::int64_t done, const std::string& figures) {
-    const double now = o_.clock();
+    const double now = seconds();
     const bool first = !first_, last = done == o_.steps;
     if (first) first_ = done, start_ = now;
     const auto timed = done - *first_;
-    const double seconds = now - start_;
-    rate_ = timed > 0 && seconds > 0 ? static_cast<double>(timed * std::max<std::int64_t>(o_.batch, 1)) / seconds : 0;
+    const double took = now - start_;
+    rate_ = timed > 0 && took > 0 ? static_cast<double>(timed * std::max<std::int64_t>(o_.batch, 1)) / took : 0;
     const bool due = o_.terminal ? now - shown_ > 0.1 : done % std::max<std::int64_t>(1, o_.steps / 20) == 0;
     if (!due && !first && !last) return false;
     shown_ = now;
     auto line = "step " + std::to_string(done) + "/" + std::to_string(o_.steps);
     if (!figures.empty()) line += "  " + figures;
-    if (timed > 0) line += pace(seconds / static_cast<double>(timed) * static_cast<double>(o_.steps - done));
+    if (timed > 0) line += pace(took / static_cast<double>(timed) * static_cast<double>(o_.steps - done));
     write(line, !o_.terminal || last);
     return true;
   }
@@ -85,9 +86,9 @@ class Progress {
   // Runs `work` and excludes its time from the rate.
   template <class F>
   auto untimed(F work) {
-    const double began = o_.clock();
+    const double began = seconds();
     auto result = work();
-    start_ += o_.clock() - began;
+    start_ += seconds() - began;
     return result;
   }
 
@@ -96,7 +97,12 @@ class Progress {
   std::string rate_unit() const { return o_.batch > 0 ? o_.examples : "steps"; }
 
  private:
+  template <class = void>
+  double seconds() const {
+    return o_.clock ? o_.clock() : std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
   // "  812.5 images/s  0:12 left".
+  template <class = void>
   std::string pace(double seconds_left) const {
     const auto left = static_cast<long long>(seconds_left);
     char rate[64], time[64];

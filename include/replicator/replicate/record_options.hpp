@@ -9,12 +9,13 @@
 
 #include <replicator/core/error.hpp>
 #include <replicator/core/parse.hpp>
-#include <replicator/runtime/see/trace_ring.hpp>
+#include <replicator/runtime/see/trace_window.hpp>
 
 namespace replicator {
 
 // Parses "1:11" as the steps 1 to 10. Throws BuildError, with the flag's name, for anything else.
-inline detail::TraceWindow parse_steps(std::string_view flag, std::string_view text) {
+template <class = void>
+detail::TraceWindow parse_steps(std::string_view flag, std::string_view text) {
   const auto colon = text.find(':');
   const auto first = detail::whole_number<std::uint64_t>(text.substr(0, colon));
   const auto end = colon == std::string_view::npos ? std::nullopt : detail::whole_number<std::uint64_t>(text.substr(colon + 1));
@@ -31,6 +32,7 @@ struct RecordOptions {
   std::string file;           // default: "replicaN.safetensors"
 
   // Throws BuildError for anything but replica=N,steps=A:B[,file=F], in any order.
+  template <class = void>
   static RecordOptions parse(std::string_view text) {
     RecordOptions result;
     bool replica = false, steps = false;

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,17 @@ int end_training(Replicator& repl, std::int64_t done, std::int64_t steps, const 
   return 128 + signal;
 }
 
+struct TrainLoop::Parts {
+  std::optional<StopOnSignal> stop;
+  std::optional<io::TensorBoardWriter> board;
+  std::optional<Progress> progress;
+};
+
+template <class>
+io::TensorBoardWriter* TrainLoop::tensorboard() {
+  return parts_->board ? &*parts_->board : nullptr;
+}
+
 template <class>
 void TrainLoop::check() {
   if (o_.steps < 1) throw BuildError{"a training loop of " + std::to_string(o_.steps) + " steps was asked for: it takes at least 1"};
@@ -35,22 +48,24 @@ void TrainLoop::check() {
     throw BuildError{std::string{"a training loop was given "} +
                      (o_.validate ? "a validation but no names of what it gives" : "names of what a validation gives, but none") +
                      ": set both `validate` and `validated`"};
-  if (o_.stop_on_signal) stop_.emplace();
+  parts_ = std::make_shared<Parts>();
+  if (o_.stop_on_signal) parts_->stop.emplace();
 }
 
 template <class>
 void TrainLoop::begin(std::int64_t before) {
   find_board(before + 1);
-  progress_.emplace(ProgressOptions{.steps = o_.steps, .batch = o_.batch, .examples = o_.examples, .speaks = [this] { return speaks(); }, .out = o_.out, .terminal = detail::is_terminal(o_.out)});
+  parts_->progress.emplace(ProgressOptions{.steps = o_.steps, .batch = o_.batch, .examples = o_.examples, .speaks = [this] { return speaks(); }, .out = o_.out, .terminal = detail::is_terminal(o_.out)});
 }
 
 template <class>
 bool TrainLoop::after_step(std::int64_t done, const std::vector<double>& values, bool finished) {
   std::string text;
   for (std::size_t i = 0; i < values.size(); ++i) text += (i > 0 ? "  " : "") + o_.figures[i].text(values[i]);
-  const bool shown = (*progress_)(done, text);
+  const bool shown = (*parts_->progress)(done, text);
   tell_board("train/", o_.figures, done, values);
-  if (board_ && shown && progress_->rate() > 0) board_->scalar("speed/" + progress_->rate_unit() + " per second", done, progress_->rate());
+  if (auto& board = parts_->board; board && shown && parts_->progress->rate() > 0)
+    board->scalar("speed/" + parts_->progress->rate_unit() + " per second", done, parts_->progress->rate());
   if (o_.stop_on_nan) require_finite(done, values);
   if (o_.after_step) o_.after_step(done, values);
   const bool due = done == o_.steps || finished || (o_.validate_every > 0 && done % o_.validate_every == 0);
@@ -63,14 +78,14 @@ bool TrainLoop::after_step(std::int64_t done, const std::vector<double>& values,
 template <class>
 void TrainLoop::validate(std::int64_t done) {
   if (!o_.validate || repl_.stop_signal() != 0) return;
-  progress_->end_line();  // the validation may print
-  const auto values = progress_->untimed(o_.validate);
+  parts_->progress->end_line();  // the validation may print
+  const auto values = parts_->progress->untimed(o_.validate);
   if (repl_.stop_signal() != 0) return;
   if (values.size() != o_.validated.size())
     throw BuildError{"the validation gave " + std::to_string(values.size()) + " values, and has names for " + std::to_string(o_.validated.size())};
   std::string text = "validation after step " + std::to_string(done) + ":";
   for (std::size_t i = 0; i < values.size(); ++i) text += (i > 0 ? "  " : " ") + o_.validated[i].text(values[i]);
-  progress_->say(text);
+  parts_->progress->say(text);
   tell_board("validation/", o_.validated, done, values);
 }
 
@@ -78,14 +93,15 @@ void TrainLoop::validate(std::int64_t done) {
 // a lost process, has written.
 template <class>
 void TrainLoop::find_board(std::int64_t step) {
-  if (!speaks()) board_.reset();
-  else if (!board_ && !o_.tensorboard.empty()) board_.emplace(o_.tensorboard, io::TensorBoardOptions{.first_step = step > 1 ? step : 0});
+  auto& board = parts_->board;
+  if (!speaks()) board.reset();
+  else if (!board && !o_.tensorboard.empty()) board.emplace(o_.tensorboard, io::TensorBoardOptions{.first_step = step > 1 ? step : 0});
 }
 
 template <class>
 void TrainLoop::tell_board(const char* group, const std::vector<Figure>& names, std::int64_t done, const std::vector<double>& values) {
   find_board(done);
-  for (std::size_t i = 0; board_ && i < values.size(); ++i) board_->scalar(group + names[i].name, done, values[i]);
+  for (std::size_t i = 0; parts_->board && i < values.size(); ++i) parts_->board->scalar(group + names[i].name, done, values[i]);
 }
 
 template <class>
@@ -100,7 +116,7 @@ void TrainLoop::require_finite(std::int64_t done, const std::vector<double>& val
 template <class>
 int TrainLoop::end(std::int64_t done, bool stopped) {
   if (speaks() && repl_.stop_signal() != 0) std::fputc('\n', stderr);  // ends the progress line
-  else if (done < o_.steps) progress_->say((stopped ? "stopped early, after " : "the input ended after ") + std::to_string(done) + " of " + std::to_string(o_.steps) + " steps");
+  else if (done < o_.steps) parts_->progress->say((stopped ? "stopped early, after " : "the input ended after ") + std::to_string(done) + " of " + std::to_string(o_.steps) + " steps");
   return end_training(repl_, done, o_.steps);
 }
 

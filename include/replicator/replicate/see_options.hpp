@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include <replicator/replicate/record_options.hpp>
-#include <replicator/runtime/see/trace_ring.hpp>
+#include <replicator/runtime/see/trace_window.hpp>
 
 namespace replicator {
 

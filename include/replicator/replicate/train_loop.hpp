@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <source_location>
 #include <string>
 #include <tuple>
@@ -59,6 +58,8 @@ class TrainLoop {
  public:
   // Throws BuildError for invalid options, and DataError if process 0 cannot write into the TensorBoard folder.
   TrainLoop(Replicator& repl, TrainLoopOptions options) : repl_{repl}, o_{std::move(options)} { check(); }
+  TrainLoop(const TrainLoop&) = delete;
+  TrainLoop& operator=(const TrainLoop&) = delete;
 
   // Runs the steps: shows the progress, validates, and writes checkpoints as --checkpoint and --every ask, plus one at
   // the end. Returns the exit code for main:
@@ -82,7 +83,8 @@ class TrainLoop {
   }
 
   // For more than scalars, during run(). Null without a folder, and in processes other than 0.
-  io::TensorBoardWriter* tensorboard() { return board_ ? &*board_ : nullptr; }
+  template <class = void>
+  io::TensorBoardWriter* tensorboard();
 
  private:
   bool speaks() const { return repl_.process() == 0; }
@@ -126,11 +128,11 @@ class TrainLoop {
   template <class = void>
   int end(std::int64_t done, bool stopped);
 
+  struct Parts;  // the progress line, the TensorBoard file and the signal handlers
+
   Replicator& repl_;
   TrainLoopOptions o_;
-  std::optional<StopOnSignal> stop_;
-  std::optional<io::TensorBoardWriter> board_;
-  std::optional<Progress> progress_;
+  std::shared_ptr<Parts> parts_;
 };
 
 }  // namespace replicator

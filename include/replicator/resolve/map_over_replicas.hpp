@@ -76,7 +76,8 @@ MappedThunks run_thunks(Graph& graph, const Thunks& thunks, std::string_view nam
 }
 
 // The smaller (larger) of each pair of elements. A NaN wins, as in all_reduce.
-inline AnyTensor extremum(detail::ScalarOp op, AnyTensor a, AnyTensor b, Location where) {
+template <class = void>
+AnyTensor extremum(detail::ScalarOp op, AnyTensor a, AnyTensor b, Location where) {
   detail::Expression e;  // b is a NaN ? b : op(a, b)
   e.compute = compute_type(a.dtype());
   e.inputs = 2;
@@ -87,7 +88,8 @@ inline AnyTensor extremum(detail::ScalarOp op, AnyTensor a, AnyTensor b, Locatio
 }
 
 // Reduces the replica's own results in the same tree T as the collectives.
-inline AnyTensor fold_thunks(const std::vector<AnyTensor>& results, detail::collectives::TreeNode node, Reduction reduction, Location where) {
+template <class = void>
+AnyTensor fold_thunks(const std::vector<AnyTensor>& results, detail::collectives::TreeNode node, Reduction reduction, Location where) {
   if (node.leaf()) return results[static_cast<std::size_t>(node.begin)];
   const AnyTensor left = fold_thunks(results, node.left(), reduction, where), right = fold_thunks(results, node.right(), reduction, where);
   if (reduction == Reduction::min) return extremum(detail::ScalarOp::minimum, left, right, where);
@@ -97,7 +99,8 @@ inline AnyTensor fold_thunks(const std::vector<AnyTensor>& results, detail::coll
 
 // Zeros that depend on x, so that a gradient asks for the same collectives as on replicas that use x. The optimiser
 // cannot remove the dependence: it does not know that no id is -1.
-inline AnyTensor nothing_of(AnyTensor x, Location where) {
+template <class = void>
+AnyTensor nothing_of(AnyTensor x, Location where) {
   detail::Expression e;  // id == -1 ? x : 0
   e.compute = compute_type(x.dtype());
   e.inputs = 2;
@@ -106,12 +109,14 @@ inline AnyTensor nothing_of(AnyTensor x, Location where) {
   return map_node(x.graph(), std::move(e), operands, x.shape(), x.dtype(), where);
 }
 
-inline AnyTensor join_rows(const std::vector<AnyTensor>& rows, Location where) {
+template <class = void>
+AnyTensor join_rows(const std::vector<AnyTensor>& rows, Location where) {
   if (rows.size() == 1) return rows[0];
   return rows[0].graph().tensor(add_compute(rows[0].graph(), Concat{0}, rows, where));
 }
 // Rows [begin, end) of [n, w, e], and of each row the first `width` entries.
-inline AnyTensor cut_rows(AnyTensor x, std::int64_t begin, std::int64_t end, std::int64_t width, Location where) {
+template <class = void>
+AnyTensor cut_rows(AnyTensor x, std::int64_t begin, std::int64_t end, std::int64_t width, Location where) {
   const std::int64_t e = x.shape()[2];
   const AnyTensor cut = compute(x.graph(), Slice{{begin, 0, 0}, {end, width, e}, {1, 1, 1}}, {x}, where);
   return reshape(cut, Shape{(end - begin) * width, e}, where);

@@ -70,6 +70,7 @@ class Adam : public UpdatesVariables<Adam> {
   }
 
   // (p, gradient, kept, rate, factor, m, v) -> (p, m, v)
+  template <class = void>
   detail::UpdateFormula formula(DType compute, double decay) const {
     const replicator::detail::AdamConstants<double> c{options_.beta1, 1 - options_.beta1, options_.beta2, 1 - options_.beta2, options_.epsilon};
     const bool into_gradient = decay > 0 && !decoupled_, into_weight = decay > 0 && decoupled_;

@@ -3,7 +3,6 @@
 // computes the new values of a variable and its slots. Almost nothing is a template, to keep compile times short.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/real.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/symbol.hpp>
 #include <replicator/nn/optimizers/dealt_elements.hpp>
@@ -70,10 +70,10 @@ template <class = void>
 }
 // A NaN fails every comparison.
 inline void require_not_negative(const char* optimizer, const char* option, double value) {
-  if (!(value >= 0 && std::isfinite(value))) refuse_option(optimizer, option, value, "be a finite number and must not be negative");
+  if (!(value >= 0 && replicator::detail::is_finite(value))) refuse_option(optimizer, option, value, "be a finite number and must not be negative");
 }
 inline void require_positive(const char* optimizer, const char* option, double value) {
-  if (!(value > 0 && std::isfinite(value))) refuse_option(optimizer, option, value, "be a finite number above 0");
+  if (!(value > 0 && replicator::detail::is_finite(value))) refuse_option(optimizer, option, value, "be a finite number above 0");
 }
 inline void require_fraction(const char* optimizer, const char* option, double value) {
   if (!(value >= 0 && value < 1)) refuse_option(optimizer, option, value, "lie in [0, 1)");

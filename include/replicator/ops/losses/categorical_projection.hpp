@@ -3,11 +3,11 @@
 // Source: Bellemare, Dabney, Munos, "A distributional perspective on reinforcement learning", 2017, equation 7.
 #pragma once
 
-#include <cmath>
 #include <source_location>
 #include <string>
 
 #include <replicator/core/number_text.hpp>
+#include <replicator/core/real.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 
@@ -22,7 +22,7 @@ struct AtomOptions {
   double distance() const { return (high - low) / static_cast<double>(atoms - 1); }
   // Throws BuildError unless atoms >= 2 and low < high, both finite.
   void require_valid(const std::string& what) const {
-    if (atoms < 2 || !(low < high && std::isfinite(low) && std::isfinite(high)))
+    if (atoms < 2 || !(low < high && detail::is_finite(low) && detail::is_finite(high)))
       throw BuildError{what + ": a distribution needs at least 2 atoms, and finite bounds with low < high; found " + std::to_string(atoms) + " atoms from " +
                        detail::number_text(low) + " to " + detail::number_text(high)};
   }

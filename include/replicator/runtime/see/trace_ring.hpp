@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock, rings and windows of traces. Memory for the records is allocated before the steps.
+// The clock and the rings of traces. Memory for the records is allocated before the steps.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include <replicator/runtime/see/trace_window.hpp>
 
 namespace replicator::detail {
 
@@ -31,18 +33,6 @@ class TraceRing {
  private:
   std::vector<T> records_;
   std::size_t count_ = 0;
-};
-
-// A higher limit would take gigabytes for a large network.
-inline constexpr std::size_t most_timed_steps = 1000;
-
-// The steps [first, end) of each replicated step.
-struct TraceWindow {
-  std::uint64_t first = 1;
-  std::uint64_t end = 11;
-  bool contains(std::uint64_t step) const { return step >= first && step < end; }
-  std::size_t steps() const { return end > first ? static_cast<std::size_t>(end - first) : 0; }
-  friend bool operator==(const TraceWindow&, const TraceWindow&) = default;
 };
 
 // When the elements of this process's replicas were read, in the calling thread. `step` is the step that uses the

@@ -51,7 +51,6 @@ REPLICATOR_TEMPLATE AnyTensor detail::apply<>(detail::ScalarOp, AnyTensor, Numbe
 REPLICATOR_TEMPLATE AnyTensor converted<>(AnyTensor, DType, Location);
 REPLICATOR_TEMPLATE AnyTensor constant_node<>(Graph&, AnyArray, Location);
 REPLICATOR_TEMPLATE AnyTensor fill<>(Graph&, TensorType, Number, Location);
-REPLICATOR_TEMPLATE AnyTensor detail::factored_sum<>(Graph&, const detail::Expression&, std::span<const AnyTensor>, const Shape&, const std::vector<std::int64_t>&, DType, Location);
 REPLICATOR_TEMPLATE std::vector<std::size_t> storage_order<>(const Layout&, const Shape&);
 REPLICATOR_TEMPLATE std::vector<AnyTensor> Map::gradient<>(const GradientContext&) const;
 REPLICATOR_TEMPLATE std::vector<AnyTensor> Reduce::gradient<>(const GradientContext&) const;

@@ -32,6 +32,7 @@ REPLICATOR_TEMPLATE Number detail::number_in<>(const AnyArray&);
 REPLICATOR_TEMPLATE std::vector<AnyArray> detail::to_vector<>(AnyArray*, std::size_t);
 REPLICATOR_TEMPLATE std::uint32_t detail::declare_variable<>(Graph&, std::string_view, TensorType, Initializer, const VariableOptions&, Location);
 REPLICATOR_TEMPLATE std::vector<Variable<float>> ReplicaContext::trainable_variables(std::string_view);
+REPLICATOR_TEMPLATE int Deployment::devices_per_replica<>() const;
 REPLICATOR_TEMPLATE std::string Groups::fault<>(int) const;
 REPLICATOR_TEMPLATE std::string Groups::text<>() const;
 REPLICATOR_TEMPLATE Groups Groups::over<>(int) const;

@@ -63,6 +63,7 @@ REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Sigmoid);
 REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Softplus);
 REPLICATOR_TEMPLATE AnyOperation::AnyOperation(SigmoidCrossEntropy);
 
+REPLICATOR_TEMPLATE std::vector<AnyTensor> AdamUpdate::expand<>(const ExpansionContext&) const;
 REPLICATOR_TEMPLATE std::vector<AnyTensor> Slice::gradient<>(const GradientContext&) const;
 REPLICATOR_TEMPLATE std::vector<AnyTensor> Pad::gradient<>(const GradientContext&) const;
 REPLICATOR_TEMPLATE AnyTensor Pad::sum<>(Graph&, std::span<const AnyTensor>, Location);
