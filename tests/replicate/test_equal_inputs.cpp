@@ -120,6 +120,10 @@ TEST_CASE("values of all replicas are printed and summed") {
   CHECK(text(Array<float>{{2, 1}, {1, 2}}) == "[1, 2]");
   CHECK(text(Array<float>{{}, {0.5f}}) == "0.5");
   CHECK(text(Array<float>{}) == "[]");
+  CHECK(text(AnyArray{}) == "[]");
+  CHECK(text(Array<float>{{}, {0.5f}}.any()) == "0.5");
+  CHECK(text(Array<std::uint8_t>{{2}, {65, 66}}.any()) == "[65, 66]");
+  CHECK(text(Array<std::int64_t>{{3, 3}}.any()) == "[0, 0, 0, 0, 0, 0, 0, 0, ...]");
   CHECK(sum(Numbers{{{{2}, {1, 2}}, {{2}, {3, 4}}}, 0, 2}) == 10);
   const auto count = sum(PerReplica<Array<bool>>{{{{2}, {true, false}}, {{2}, {true, true}}}, 0, 2});
   CHECK(std::is_same_v<decltype(count), const std::int64_t>);

@@ -195,23 +195,36 @@ class Array {
   AnyArray any_;
 };
 
-// Prints "0.5" for one number without axes, and "[1, 2]" for others: at most eight elements, in row-major order.
-template <Element T, class Traits>
-std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const Array<T>& array) {
-  constexpr std::int64_t most = 8;
+namespace detail {
+template <Element T, class Out>
+Out& print_elements(Out& out, std::span<const T> elements, std::size_t rank) {
+  constexpr std::size_t most = 8;
   const auto element = [&](T value) {
     if constexpr (std::same_as<T, std::uint8_t>) out << static_cast<int>(value);
     else if constexpr (std::same_as<T, bfloat16>) out << static_cast<float>(value);
     else out << value;
   };
-  const std::int64_t size = array.size();
-  if (size > 0 && array.shape().rank() == 0) return element(array[0]), out;
+  const std::size_t size = elements.size();
+  if (size > 0 && rank == 0) return element(elements[0]), out;
   out << '[';
-  for (std::int64_t e = 0; e < size && e < most; ++e) {
+  for (std::size_t e = 0; e < size && e < most; ++e) {
     out << (e > 0 ? ", " : "");
-    element(array[e]);
+    element(elements[e]);
   }
-  return out << (size > most ? ", ...]" : "]");
+  out << (size > most ? ", ...]" : "]");
+  return out;
+}
+}  // namespace detail
+
+// Prints "0.5" for one number without axes, and "[1, 2]" for others: at most eight elements, in row-major order.
+template <Element T, class Traits>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const Array<T>& array) {
+  return detail::print_elements(out, array.any().template as<T>(), array.shape().rank());
+}
+template <class Traits>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const AnyArray& array) {
+  return visit_dtype(
+      array.dtype(), [&]<class T>() -> auto& { return detail::print_elements(out, array.as<T>(), array.shape().rank()); });
 }
 
 }  // namespace replicator
