@@ -8,6 +8,7 @@
 #include <replicator/graph/passes/optimise.hpp>
 #include <replicator/nn/group_norm.hpp>
 #include <replicator/nn/layer_norm.hpp>
+#include <replicator/nn/rms_norm.hpp>
 
 #include "../support/differences.hpp"
 #include "../support/shapes.hpp"
@@ -168,6 +169,29 @@ TEST_CASE("instance norm normalises each channel of each example by itself") {
   CHECK(difference(doubles(evaluate(y, std::vector{x.any()})), expected) < 1e-12);
 }
 
+TEST_CASE("a batch without examples is normalised to one, and gives gradients of 0") {
+  const Array<double> x{Shape{0, 4, 3}};
+  const auto check = [&](const Shape& weights, auto layer) {
+    Graph graph;
+    ReplicaContext replica{graph};
+    const auto in = variables_like(x, weights);
+    const AnyTensor from[] = {input(graph, in[0].type(), 0), input(graph, in[1].type(), 1)};
+    read_inputs(graph);
+    input(graph, in[2].type(), 2);
+    const Tensor<double> y = layer(replica, Tensor<double>{from[0]});
+    const auto slopes = gradients(sum(y), from, {});
+    const auto results = evaluate(graph, std::vector{y.any().value(), slopes[0].value(), slopes[1].value()}, in);
+    CHECK(results[0].shape() == x.shape());
+    CHECK(results[1].shape() == x.shape());
+    CHECK(doubles(results[2]) == std::vector<double>(static_cast<std::size_t>(weights.elements())));
+  };
+  check({3}, [](auto& r, auto of) { return nn::layer_norm(r, of, "ln"); });
+  check({4}, [](auto& r, auto of) { return nn::layer_norm(r, of, "ln", {.over = 1}); });
+  check({3}, [](auto& r, auto of) { return nn::rms_norm(r, of, "rn"); });
+  check({4}, [](auto& r, auto of) { return nn::group_norm(r, of, "gn", {.groups = 2}); });
+  check({4}, [](auto& r, auto of) { return nn::instance_norm(r, of, "in", {.affine = true}); });
+}
+
 TEST_CASE("group norm far from zero does not cancel") {
   Array<double> x{{1, 2, 500}};
   for (std::int64_t i = 0; i < 1000; ++i) x[i] = 1e8 + static_cast<double>(i % 2);
@@ -240,7 +264,8 @@ TEST_CASE("normalisations of examples refuse what they cannot normalise, at the 
   CHECK_THROWS_WITH(nn::instance_norm(replica, images({6}), "in"), Contains("x must be [N, C, ...]"));
   CHECK_THROWS_WITH(nn::layer_norm(replica, images({2, 6}), "ln", {.over = 2}),
                     Contains("layer_norm \"ln\" at test_group_norm.cpp:") && Contains("the axis 2 does not exist in the shape [2, 6]"));
-  CHECK_THROWS_WITH(nn::layer_norm(replica, images({2, 0}), "ln"), Contains("layer_norm \"ln\"") && Contains("x must have an axis and elements, found float32[2, 0]"));
+  CHECK_THROWS_WITH(nn::layer_norm(replica, images({2, 0}), "ln"), Contains("layer_norm \"ln\"") && Contains("x must have an axis, and elements along the normalised axes, found float32[2, 0]"));
+  CHECK_THROWS_WITH(nn::group_norm(replica, images({2, 6, 0}), "gn", {.groups = 2}), Contains("its examples must have elements, found float32[2, 6, 0]"));
 }
 
 }  // namespace test_group_norm

@@ -133,6 +133,16 @@ TEST_CASE("split and unbind have the gradients of differences, to second order")
   for (const int order : {1, 2}) CHECK(gradient_error(function, {random_array<double>({batch, 4}, 5).any()}, order) < 1e-6);
 }
 
+TEST_CASE("a batch without sequences gives an output without any") {
+  Graph graph;
+  ReplicaContext replica{graph};
+  const Array<double> x{Shape{places, 0, inputs}};
+  const auto outputs = nn::gru(replica, input(graph, x, 0), "r", {.features = features}).outputs;
+  const auto hidden = nn::lstm(replica, input(graph, x, 0), "l", {.features = features}).state.hidden;
+  CHECK(outputs.shape() == Shape{places, 0, features});
+  CHECK(hidden.shape() == Shape{0, features});
+}
+
 TEST_CASE("recurrent layers refuse what does not fit, with shapes and lines") {
   Graph graph;
   ReplicaContext replica{graph};

@@ -60,11 +60,13 @@ Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view what
     throw BuildError{"replica " + std::to_string(replica.id()) + ": " + std::string{what} + " \"" + std::string{name} +
                      "\" at " + Location{where}.text() + ": " + problem + ", found " + x.any().type().text()};
   };
-  if (shape.rank() < 2 || shape.elements() == 0) fail("x must be [N, C, ...] and not empty");
+  std::int64_t elements = 1;  // of an example
+  for (std::size_t axis = 1; axis < shape.rank(); ++axis) elements *= shape[axis];
+  if (shape.rank() < 2 || elements == 0) fail("x must be [N, C, ...], and its examples must have elements");
   const auto channels = shape[1];
   if (options.groups < 1 || channels % options.groups != 0)
     fail("asked for " + std::to_string(options.groups) + " groups, which must divide the channels");
-  if (shape.elements() / shape[0] == options.groups) fail("there must be more than one element in each group");
+  if (elements == options.groups) fail("there must be more than one element in each group");
 
   const Tensor<T> images{shape.rank() == 2 ? reshape(x.any(), {shape[0], channels, 1}, where) : x.any()};
   Shape one_per_channel{channels};

@@ -22,7 +22,8 @@ struct LayerNormOptions {
 // Normalises each example over the axes `over`, by default the last one, by its own mean and variance. Same shape.
 // Variables: <name>.weight, <name>.bias, both of the shape of the normalised axes, initially 1 and 0. For bfloat16,
 // computation and variables are float32.
-// Throws BuildError for an axis that x lacks, if x has no elements, and for an epsilon that is negative or not finite.
+// A batch of no examples gives none. Throws BuildError for an axis that x lacks, for examples without elements, and for an epsilon
+// that is negative or not finite.
 // Source: Ba, Kiros, Hinton, "Layer normalization", 2016.
 template <FloatingElement T>
 Tensor<T> layer_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LayerNormOptions& options = {},

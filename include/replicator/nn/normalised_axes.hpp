@@ -20,13 +20,13 @@ struct NormalisedAxes {
 };
 
 // The axes that are normalised together. `what` and `name`: of the layer, for errors. Throws BuildError for an axis that x lacks,
-// for an x without elements, and for an epsilon that is negative or not finite.
+// for examples without elements, and for an epsilon that is negative or not finite.
 inline NormalisedAxes normalised_axes(const ReplicaContext& replica, AnyTensor x, std::string_view what, std::string_view name, const Axes& over, double epsilon,
                                       std::source_location where) {
   const std::string layer = "replica " + std::to_string(replica.id()) + ": " + std::string{what} + " \"" + std::string{name} + "\"";
   const auto axes = replicator::detail::resolve_axes(over, x.shape(), layer, where);
-  if (axes.empty() || x.shape().elements() == 0)
-    throw BuildError{layer + " at " + Location{where}.text() + ": x must have an axis and elements, found " + x.type().text()};
+  if (axes.empty() || replicator::detail::reduced_elements(x.shape(), axes) == 0)
+    throw BuildError{layer + " at " + Location{where}.text() + ": x must have an axis, and elements along the normalised axes, found " + x.type().text()};
   replicator::detail::require_epsilon(epsilon, where);
   NormalisedAxes result;
   result.axes.keep = true;

@@ -51,9 +51,9 @@ class RecurrentGates {
   RecurrentGates(ReplicaContext& replica, Tensor<T> x, std::string_view what, std::string_view name, std::int64_t gates, const RecurrentOptions& options,
                  std::source_location where)
       : features_{options.features}, where_{where} {
-    if (x.shape().rank() != 3 || x.shape().elements() == 0 || options.features < 1)
+    if (x.shape().rank() != 3 || x.shape()[0] == 0 || x.shape()[2] == 0 || options.features < 1)
       throw BuildError{"replica " + std::to_string(replica.id()) + ": " + std::string{what} + " \"" + std::string{name} + "\" at " + Location{where}.text() +
-                       ": x must be [places, batch, inputs] and not empty, and features at least 1; found " + x.any().type().text() + " and " +
+                       ": x must be [places, batch, inputs] with at least one place and one input, and features at least 1; found " + x.any().type().text() + " and " +
                        std::to_string(options.features) + " features"};
     const auto scope = replica.scope(name);
     const Initializer uniform = inverse_root_uniform(options.features);

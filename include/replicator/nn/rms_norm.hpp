@@ -21,7 +21,8 @@ struct RmsNormOptions {
 
 // x / sqrt(mean(x^2) + epsilon) weight, with the mean over the axes `over`, by default the last one. Same shape.
 // Variable: <name>.weight of the shape of the normalised axes, initially 1. For bfloat16, computation and variable are float32.
-// Throws BuildError for an axis that x lacks, if x has no elements, and for an epsilon that is negative or not finite.
+// A batch of no examples gives none. Throws BuildError for an axis that x lacks, for examples without elements, and for an epsilon
+// that is negative or not finite.
 // Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
 template <FloatingElement T>
 Tensor<T> rms_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const RmsNormOptions& options = {},
