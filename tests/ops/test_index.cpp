@@ -59,6 +59,9 @@ TEST_CASE("one_hot is 1 at the label and 0 elsewhere, and 0 throughout for a lab
   CHECK(one_hot<double>(input(graph, labels, 0), 3).any().dtype() == DType::float64);
   const Array<std::int64_t> wide{{2}, {1, std::int64_t{1} << 32}};  // no label, though its low half is one
   CHECK(doubles(evaluate(one_hot(input(graph, wide, 1), 2), std::vector{labels.any(), wide.any()})) == std::vector<double>{0, 1, 0, 0});
+  const auto at = "replica 0: one_hot at test_index.cpp:" + std::to_string(__LINE__ + 1);
+  CHECK_THROWS_WITH(one_hot(input(graph, labels, 0), 0), at + ": asked for 0 classes of labels int32[2, 2]: give the number of classes, at least 1");
+  CHECK_THROWS_WITH(one_hot(input(graph, labels, 0), -1), Catch::Matchers::Contains("asked for -1 classes"));
 }
 
 TEST_CASE("iota counts from 0") {

@@ -59,10 +59,14 @@ inline Tensor<std::int32_t> iota(Graph& graph, std::int32_t n,
 }
 
 // labels [...] of int32 or int64 -> [..., classes]: 1 at the label, 0 elsewhere; all 0 for a label outside of [0, classes).
+// Throws BuildError for less than one class.
 template <Element T = float, std::integral I>
 requires(std::same_as<I, std::int32_t> || std::same_as<I, std::int64_t>)
     Tensor<T> one_hot(Tensor<I> labels, std::int32_t classes,
                       std::source_location where = std::source_location::current()) {
+  if (classes < 1)
+    throw BuildError{"replica " + std::to_string(labels.graph().replica()) + ": one_hot at " + Location{where}.text() + ": asked for " + std::to_string(classes) +
+                     " classes of labels " + labels.any().type().text() + ": give the number of classes, at least 1"};
   Shape column = labels.shape();
   column.push_back(1);
   const AnyTensor inputs[] = {reshape(labels, column, where), iota(labels.graph(), classes, where)};
