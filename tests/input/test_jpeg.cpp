@@ -453,6 +453,7 @@ TEST_CASE("options of decode_images that make no sense are refused") {
   fill(folder, 1);
   const auto images = data::image_folder(folder.path());
   CHECK_THROWS_WITH(images | data::decode_images({.crop = {0, 5}}), Contains("0 x 5"));
+  CHECK_THROWS_WITH(images | data::decode_images({.crop = 0}), Contains("0 x 0"));
   CHECK_THROWS_WITH(images | data::decode_images({.scale = {0.5f, 0.2f}}), Contains("scale"));
   CHECK_THROWS_WITH(images | data::decode_images({.ratio = {0, 1}}), Contains("ratio"));
   CHECK_THROWS_WITH(images | data::decode_images({.pad = -1}), Contains("pad"));

@@ -44,6 +44,15 @@ TEST_CASE("conv1d sums windows of a sequence as defined, with stride, padding, d
   }));
 }
 
+TEST_CASE("one number is the padding on both sides, and the extent of both axes") {
+  Graph graph;
+  ReplicaContext replica{graph};
+  const auto x = Tensor<float>{input(graph, {DType::float32, {1, 2, 7}}, 0)};
+  CHECK(nn::conv1d(replica, x, "one", {.features = 4, .kernel = 3, .padding = 1}).shape() == Shape{1, 4, 7});
+  const auto images = Tensor<float>{input(graph, {DType::float32, {1, 2, 7, 9}}, 1)};
+  CHECK(nn::conv2d(replica, images, "two", {.features = 4, .kernel = 3, .stride = 2, .padding = 1}).shape() == Shape{1, 4, 4, 5});
+}
+
 TEST_CASE("conv1d and conv2d refuse what is no batch, and groups that do not divide the channels, at the user's line") {
   Graph graph{1, 2};
   ReplicaContext replica{graph};

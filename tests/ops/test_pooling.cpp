@@ -268,6 +268,19 @@ TEST_CASE("the maxima of integers and bools are exact") {
   CHECK(pooled(Array<std::int32_t>{{1, 1, 1, 4}, {most, most - 1, least, least + 1}}) == std::vector<double>{most, least + 1.0});
 }
 
+TEST_CASE("one number is the extent of both axes") {
+  constexpr PoolingOptions o{.window = 3, .stride = 2};
+  CHECK(o.window == Extents2d{3, 3});
+  CHECK(o.stride == Extents2d{2, 2});
+  CHECK(PoolingOptions{.window{4}}.window == Extents2d{4, 4});
+  CHECK(Extents2d{} == Extents2d{0, 0});
+  CHECK(PoolingOptions{.padding = 1}.padding == SpatialPadding{1, 1});
+  CHECK(SpatialPadding{{1, 2}, {3, 4}}.low == Extents2d{1, 3});
+  Graph graph;
+  const auto x = Tensor<float>{input(graph, {DType::float32, {1, 1, 7, 9}}, 0)};
+  CHECK(max_pool(x, {.window = 3, .stride = 2}).shape() == Shape{1, 1, 3, 4});
+}
+
 TEST_CASE("pooling says which extents do not fit") {
   Graph graph;
   const auto x = Tensor<float>{input(graph, {DType::float32, {1, 1, 4, 4}}, 0)};

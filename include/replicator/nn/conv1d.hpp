@@ -2,7 +2,6 @@
 // A convolution layer for sequences: sound, sensors, text.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <source_location>
@@ -20,7 +19,7 @@ struct Conv1dOptions {
   std::int64_t features = 0;  // output channels; must be given
   std::int64_t kernel = 1;
   std::int64_t stride = 1;
-  std::array<std::int64_t, 2> padding{};  // zeros before the first and behind the last place; {kernel - 1, 0} makes it causal
+  Extents2d padding{};  // zeros before the first and behind the last place; {kernel - 1, 0} makes it causal
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;

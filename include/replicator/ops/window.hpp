@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <string>
 
@@ -11,14 +12,22 @@
 
 namespace replicator {
 
-using Extents2d = std::array<std::int64_t, 2>;  // height, width
+// Height and width: {3, 1}. One number is both: .kernel = 3.
+struct Extents2d : std::array<std::int64_t, 2> {
+  constexpr Extents2d() : Extents2d{0, 0} {}
+  template <std::integral Both>
+  constexpr Extents2d(Both both) : Extents2d{static_cast<std::int64_t>(both), static_cast<std::int64_t>(both)} {}  // NOLINT: implicit on purpose
+  constexpr Extents2d(std::int64_t height, std::int64_t width) : std::array<std::int64_t, 2>{height, width} {}
+};
 
-// Rows and columns added around an image. {1, 1} adds one on every side. {{0, 1}, {0, 1}} adds one below and one at the right.
+// Rows and columns added around an image. {1, 1}, or 1, adds one on every side. {{0, 1}, {0, 1}} adds one below and one at the right.
 struct SpatialPadding {
   Extents2d low{};
   Extents2d high{};
 
   constexpr SpatialPadding() = default;
+  template <std::integral Both>
+  constexpr SpatialPadding(Both both) : low{both}, high{both} {}  // NOLINT: implicit on purpose
   constexpr SpatialPadding(std::int64_t height, std::int64_t width) : low{height, width}, high{height, width} {}
   constexpr SpatialPadding(Extents2d low_high_of_height, Extents2d low_high_of_width)
       : low{low_high_of_height[0], low_high_of_width[0]}, high{low_high_of_height[1], low_high_of_width[1]} {}

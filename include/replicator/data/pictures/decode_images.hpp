@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -26,9 +27,15 @@
 namespace replicator::data {
 
 struct DecodeOptions {
+  // One number is both: .crop = 64.
   struct Size {
     std::int64_t height = 224;
     std::int64_t width = 224;
+
+    constexpr Size() = default;
+    template <std::integral Both>
+    constexpr Size(Both both) : Size{static_cast<std::int64_t>(both), static_cast<std::int64_t>(both)} {}  // NOLINT: implicit on purpose
+    constexpr Size(std::int64_t pixels_high, std::int64_t pixels_wide) : height{pixels_high}, width{pixels_wide} {}
   };
   Size crop = {};                                  // size of the resulting pictures
   bool flip = true;                                // training: mirror pictures with probability 1/2
