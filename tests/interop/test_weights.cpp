@@ -215,4 +215,18 @@ TEST_CASE("what was averaged is saved as its average where that is asked for") {
   CHECK(saved.at("fc.weight").as<float>()[0] == average);
 }
 
+TEST_CASE("variables without an average are saved themselves, and a line says so where there is none") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/w.safetensors";
+  Replicator repl{on_devices(2, 1)};
+  const auto step = repl.replicate([](ReplicaContext& replica) {
+    const auto averages = nn::read_averages(replica);
+    return replica.variable<float>("w", {2}, Initializer::constant(3)).read();
+  });
+  const auto text = test::told(folder, [&] { save_weights(repl, path, {.averages = true}); });
+  CHECK(text == "replicator: save_weights was asked for moving averages, but no step has kept any: " + path +
+                    " holds the variables themselves. Train with rp::nn::averaged(optimizer, 0.999)\n");
+  CHECK(io::read_safetensors(path).tensors.at("w").as<float>()[1] == 3);
+}
+
 }  // namespace test_weights

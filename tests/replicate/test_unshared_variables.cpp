@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include <replicator/nn/optimizers/moving_average.hpp>
 #include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
@@ -69,6 +70,31 @@ TEST_CASE("no warning where the earlier step trains nothing") {
     auto decode = repl.replicate([](ReplicaContext& replica) { return read(replica, "decoder/bias"); });
   });
   CHECK(text.empty());
+}
+
+TEST_CASE("reading moving averages of variables that are trained without any is refused") {
+  const auto evaluate = [](ReplicaContext& replica) {
+    const auto averages = nn::read_averages(replica);
+    return read(replica, "scale");
+  };
+  CHECK_THROWS_WITH(said(evaluate), Catch::StartsWith("read_averages was asked to read \"scale\" at test_unshared_variables.cpp:") &&
+                                        Catch::EndsWith(" as its moving average, and the step that trains it keeps none: train with "
+                                                        "rp::nn::averaged(optimizer, 0.999) in that step, or evaluate without read_averages"));
+  const auto train = [](ReplicaContext& replica, const char* name, const auto& optimizer) {
+    const auto loss = read(replica, name);
+    optimizer.minimize(replica, loss);
+    return loss;
+  };
+  const auto sgd = nn::sgd({.learning_rate = 0.1});
+  Replicator repl{on_devices(2, 1)};
+  auto before = repl.replicate(evaluate);  // nothing has been trained yet
+  auto one = repl.replicate([&](ReplicaContext& replica) { return train(replica, "first", sgd); });
+  auto other = repl.replicate([&](ReplicaContext& replica) { return train(replica, "second", nn::averaged(sgd, 0.5)); });
+  auto both = repl.replicate([&](ReplicaContext& replica) {
+    const auto averages = nn::read_averages(replica);
+    return read(replica, "first") + read(replica, "second");
+  });
+  CHECK(std::get<0>(both.step())[0].item() == 4);
 }
 
 }  // namespace test_unshared_variables

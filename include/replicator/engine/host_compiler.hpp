@@ -64,12 +64,12 @@ class HostCompiler {
   }
 
   // Gives the variables of a resolved step their first values. Throws BuildError if processes differ in the step or in
-  // a value. The first process warns on stderr where the step seems to misspell variables.
+  // a value, and for moving averages that no step keeps. The first process warns on stderr where the step seems to misspell variables.
   void declare(const Resolution& resolution, int ordinal, VariableStore& variables, const HostSets& sets, Checkpoints& checkpoints) {
-    const std::string warning = job_.rank() == 0 ? unshared_.add(resolution, variables) : std::string{};
+    const std::string warning = unshared_.add(resolution, variables);
     checkpoints.declare(variables, resolution, ordinal);
     compare_steps(building_, resolution, variables, sets);
-    if (!warning.empty()) std::fprintf(stderr, "replicator: %s\n", warning.c_str());
+    if (!warning.empty() && job_.rank() == 0) std::fprintf(stderr, "replicator: %s\n", warning.c_str());
   }
   // Chooses a kernel for each node of each class of equal graphs.
   std::vector<LoweredGraph> lower_classes(const Resolution& resolution) {

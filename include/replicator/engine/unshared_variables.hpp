@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // UnsharedVariables: finds variables that a step declares anew where it seems to mean those that an earlier step trains. An
-// evaluation whose scope is misspelt would compute with first values, and nothing else would say so.
+// evaluation whose scope is misspelt would compute with first values, and nothing else would say so. The same holds for an
+// evaluation that reads moving averages where no step keeps any.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <replicator/core/error.hpp>
 #include <replicator/core/nearest_word.hpp>
 #include <replicator/graph/variable.hpp>
 #include <replicator/resolve/resolve.hpp>
@@ -22,15 +25,20 @@ class UnsharedVariables {
 
  public:
   // Returns a warning about a step, or an empty text, and remembers which variables it trains. `store`: the variables of the
-  // earlier steps. A step that trains new variables is never warned of.
+  // earlier steps. A step that trains new variables is never warned of. Throws BuildError where a step reads moving averages, and
+  // no step keeps any.
   std::string add(const Resolution& resolution, const VariableStore& store) {
-    Declarations declared, trained;
+    Declarations declared, trained, assigned;
     for (const auto& one : resolution.classes) {
       const auto& variables = one.graph.variables();
       for (const auto& variable : variables) declared.emplace(variable.name, variable);
       for (const auto& node : one.graph.nodes())
-        if (const auto* assign = node.get<Assign>(); assign && variables[assign->variable].trainable) trained.emplace(variables[assign->variable].name, variables[assign->variable]);
+        if (const auto* assign = node.get<Assign>()) {
+          const auto& variable = variables[assign->variable];
+          (variable.trainable ? trained : assigned).emplace(variable.name, variable);
+        }
     }
+    require_averages(declared, assigned, store);
     std::string text;
     if (std::none_of(trained.begin(), trained.end(), [&](const auto& one) { return !store.contains(one.first); })) text = warning(declared, store);
     trained_.merge(trained);
@@ -38,6 +46,21 @@ class UnsharedVariables {
   }
 
  private:
+  // Throws BuildError if this step reads averages of variables that earlier steps train, and all of them are new.
+  void require_averages(const Declarations& declared, const Declarations& assigned, const VariableStore& store) const {
+    constexpr std::string_view suffix = "/average";
+    const VariableDeclaration *none = nullptr, *of = nullptr;
+    for (const auto& [name, variable] : declared) {
+      if (!name.ends_with(suffix) || variable.initializer != Initializer::constant(std::numeric_limits<double>::infinity())) continue;
+      if (store.contains(name) || assigned.contains(name)) return;
+      const auto owner = trained_.find(name.substr(0, name.size() - suffix.size()));
+      if (!none && owner != trained_.end()) none = &variable, of = &owner->second;
+    }
+    if (none)
+      throw BuildError{"read_averages was asked to read \"" + of->name + "\" at " + none->where.text() + " as its moving average, and the step that trains it keeps none: train with " +
+                       "rp::nn::averaged(optimizer, 0.999) in that step, or evaluate without read_averages"};
+  }
+
   std::string warning(const Declarations& declared, const VariableStore& store) const {
     std::string first, meant;
     std::size_t others = 0;

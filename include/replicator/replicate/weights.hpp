@@ -16,7 +16,9 @@ struct LoadOptions {
 };
 struct SaveOptions {
   std::string scope = {};  // as in LoadOptions
-  bool averages = false;   // saves the moving average instead of the variable where nn::averaged keeps one, under the variable's own name
+  // Saves the moving average instead of the variable where nn::averaged keeps one, under the variable's own name. A line on stderr
+  // says where there is none at all.
+  bool averages = false;
 };
 
 // Sets every variable, on all replicas, to the tensor of the same name in a safetensors file. A state_dict of PyTorch can be

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <limits>
 #include <set>
 #include <source_location>
 #include <string>
@@ -49,6 +50,13 @@ inline void require_weights(const Replicator& repl, const std::string& call, con
   const auto nearest = nearest_word(scope, std::vector<std::string_view>{scopes.begin(), scopes.end()});
   throw BuildError{call + " found no variable below the scope \"" + scope + "\"" +
                    (nearest.empty() ? ": \"" + all.front() + "\" is one of those that there are" : ": was \"" + std::string{nearest} + "\" meant?")};
+}
+
+// Whether a moving average has begun: infinity everywhere means that it has not.
+inline bool is_average(const AnyArray& value) {
+  return visit_dtype(value.dtype(), [&]<class T>() {
+    return std::any_of(value.as<T>().begin(), value.as<T>().end(), [](T one) { return static_cast<double>(one) != std::numeric_limits<double>::infinity(); });
+  });
 }
 
 // "3 missing: a, b, c"; shows at most six names.
@@ -105,13 +113,15 @@ template <class>
 void save_weights(const Replicator& repl, const std::string& path, const SaveOptions& options) {
   std::vector<io::NamedTensor> tensors;
   std::vector<std::string> local;
+  bool averages = false;
   const auto start = detail::scope_start(options.scope);
   const auto all = repl.variables();
   const auto names = detail::weight_names(repl, start);
   detail::require_weights(repl, "save_weights of " + path, options.scope, names);
   for (const auto& name : names) {
     const auto average = start + name + "/average";
-    const bool averaged = options.averages && std::find(all.begin(), all.end(), average) != all.end();
+    const bool averaged = options.averages && std::find(all.begin(), all.end(), average) != all.end() && detail::is_average(repl.value(average));
+    averages = averages || averaged;
     const AnyArray& value = repl.value(averaged ? average : start + name);
     const auto& declared = repl.declaration(start + name);
     const bool own = declared.kind == VariableKind::replica_local && (declared.trainable || declared.left_out);  // a weight, not a statistic
@@ -119,6 +129,11 @@ void save_weights(const Replicator& repl, const std::string& path, const SaveOpt
     tensors.push_back({name, value.type(), value.data()});
   }
   io::write_safetensors(path, std::move(tensors), {{"format", "pt"}});
+  if (options.averages && !averages)
+    std::fprintf(stderr,
+                 "replicator: save_weights was asked for moving averages, but no step has kept any: %s holds the variables themselves. "
+                 "Train with rp::nn::averaged(optimizer, 0.999)\n",
+                 path.c_str());
   if (local.empty()) return;
   std::string text;
   detail::add_names(text, local, "replica-local variable(s)");

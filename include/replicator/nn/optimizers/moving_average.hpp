@@ -84,7 +84,8 @@ Averaged<Optimizer> averaged(Optimizer optimizer, double decay, std::source_loca
 }
 
 // For a step function that evaluates. While the result lives, a trainable variable that the step has not read before is
-// read as its average. A variable without an average is read as itself.
+// read as its average. A variable without an average is read as itself. If earlier steps train the variables and keep no
+// average of any, replicate() throws BuildError.
 //   const auto averages = nn::read_averages(replica);
 //   return rp::accuracy(network(replica, images), labels);
 inline replicator::detail::ScopedValue<Graph::Substitute> read_averages(ReplicaContext& replica) { return {replica.graph().substitute(), &detail::read_average}; }
