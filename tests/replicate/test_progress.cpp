@@ -43,6 +43,19 @@ TEST_CASE("what a program prints begins on a line of its own") {
   CHECK(text_of(file.get()) == (terminal ? "\r\033[Kstep 1/100  loss 0.5\nmine\n\r\033[Kvalidation\n" : "step 1/100  loss 0.5\nmine\nvalidation\n"));
 }
 
+TEST_CASE("what is printed beside a line that is overwritten stands above it") {
+  const bool terminal = GENERATE(false, true);
+  const auto file = temporary_file();
+  Progress progress{{.steps = 100, .out = file.get(), .terminal = terminal, .clock = [] { return 1.0; }}};
+  const auto print = [&] { std::fputs("mine\n", file.get()); };
+  progress.aside(print);
+  progress(1, "loss 0.5");
+  progress.aside(print);
+  progress.end_line();
+  progress.aside(print);
+  CHECK(text_of(file.get()) == (terminal ? "mine\n\r\033[Kstep 1/100  loss 0.5\r\033[Kmine\n\r\033[Kstep 1/100  loss 0.5\nmine\n" : "mine\nstep 1/100  loss 0.5\nmine\nmine\n"));
+}
+
 TEST_CASE("mpirun gives each process a terminal, on which no line is overwritten") {
   const transport::FileDescriptor terminal{::posix_openpt(O_RDWR | O_NOCTTY)};
   REQUIRE(::grantpt(terminal.get()) == 0);

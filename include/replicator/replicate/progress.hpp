@@ -83,6 +83,14 @@ class Progress {
   void end_line() {
     if (std::exchange(open_, false)) std::fputc('\n', o_.out), std::fflush(o_.out);
   }
+  // Runs `work`, which may print lines: removes a line that would be overwritten, and draws it again behind them.
+  template <class F>
+  void aside(F work) {
+    const bool was_open = std::exchange(open_, false);
+    if (was_open) std::fputs(clear, o_.out), std::fflush(o_.out);
+    work();
+    if (was_open) write(line_, false);
+  }
   // Runs `work` and excludes its time from the rate.
   template <class F>
   auto untimed(F work) {
@@ -97,6 +105,8 @@ class Progress {
   std::string rate_unit() const { return o_.batch > 0 ? o_.examples : "steps"; }
 
  private:
+  static constexpr const char* clear = "\r\033[K";  // removes the line on which a terminal's cursor is
+
   template <class = void>
   double seconds() const {
     return o_.clock ? o_.clock() : std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -112,15 +122,17 @@ class Progress {
   }
   void write(const std::string& line, bool ends) {
     if (!o_.speaks()) return;
-    std::fprintf(o_.out, "%s%s%s", o_.terminal ? "\r\033[K" : "", line.c_str(), ends ? "\n" : "");
+    std::fprintf(o_.out, "%s%s%s", o_.terminal ? clear : "", line.c_str(), ends ? "\n" : "");
     std::fflush(o_.out);
     open_ = !ends;
+    if (open_) line_ = line;
   }
 
   ProgressOptions o_;
   std::optional<std::int64_t> first_;  // number of steps done at the first call
   double start_ = 0, shown_ = 0, rate_ = 0;
   bool open_ = false;  // the latest line has no end yet
+  std::string line_;   // the latest one that had none
 };
 
 }  // namespace replicator

@@ -67,10 +67,11 @@ bool TrainLoop::after_step(std::int64_t done, const std::vector<double>& values,
   if (auto& board = parts_->board; board && shown && parts_->progress->rate() > 0)
     board->scalar("speed/" + parts_->progress->rate_unit() + " per second", done, parts_->progress->rate());
   if (o_.stop_on_nan) require_finite(done, values);
-  if (o_.after_step) o_.after_step(done, values);
+  if (o_.after_step) parts_->progress->aside([&] { o_.after_step(done, values); });
   const bool due = done == o_.steps || finished || (o_.validate_every > 0 && done % o_.validate_every == 0);
   if (due) validate(done);
-  const bool stops = o_.stop_when && o_.stop_when();
+  bool stops = false;
+  if (o_.stop_when) parts_->progress->aside([&] { stops = o_.stop_when(); });
   if (stops && !due) validate(done);
   return stops;
 }

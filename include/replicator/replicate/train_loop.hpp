@@ -35,7 +35,7 @@ struct TrainLoopOptions {
   // Names of the first results of the step function. Their means over all replicas are shown and checked. Each result
   // has at most 4 KiB per replica.
   std::vector<Figure> figures = {};
-  // Called by all processes after each step, with the number of steps done and the means of `figures`.
+  // Called by all processes after each step, with the number of steps done and the means of `figures`. It may print lines.
   std::function<void(std::int64_t, const std::vector<double>&)> after_step = {};
   // Called by all processes after every `validate_every` steps and after the last step. Returns a value for each of
   // `validated`. The values are discarded if Replicator::stop_signal() is not 0 by then.
