@@ -12,6 +12,7 @@
 
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/observe.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/resolve/collective_calls.hpp>
@@ -170,6 +171,22 @@ TEST_CASE("an input that fails at its first element fails in replicate; the prog
                     std::out_of_range);
   });
   CHECK(told == "replicator: the program threw an exception (element 0 of the input of replica 0, given to replicate at " + Location{line}.text() + "): no\n");
+}
+
+TEST_CASE("a step_fn's own exception keeps its type, and stderr says the replica; likewise that of a host_callback") {
+  const TemporaryFolder folder;
+  Replicator repl{on_devices(2, 1)};
+  const auto line = std::source_location::current();
+  auto told = test::told(folder, [&] {
+    CHECK_THROWS_AS(repl.replicate([](ReplicaContext& replica) { if (replica.id() == 1) throw std::out_of_range{"no"}; }, {}, line), std::out_of_range);
+  });
+  CHECK(told == "replicator: the program threw an exception (in the step_fn given to replicate at " + Location{line}.text() + ", traced for replica 1): no\n");
+  told = test::told(folder, [&] {
+    auto step = repl.replicate([&](ReplicaContext& replica) { host_callback(
+                                                                  full<float>(replica, {}, 1), [](const Observation&) { throw std::out_of_range{"no"}; }, line); });
+    CHECK_THROWS_AS(step.step(), std::out_of_range);
+  });
+  CHECK(told == "replicator: the program threw an exception (in host_callback at " + Location{line}.text() + ", all replicas, step 0): no\n");
 }
 
 TEST_CASE("an exception of the program that is derived from DataError keeps its type") {

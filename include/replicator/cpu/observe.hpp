@@ -2,10 +2,14 @@
 // The kernel of Observe on every kind of device: it shows values to functions on the host.
 #pragma once
 
+#include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <vector>
 
+#include <replicator/core/error.hpp>
+#include <replicator/core/printable.hpp>
 #include <replicator/devices/device_support.hpp>
 #include <replicator/graph/operation.hpp>
 #include <replicator/ops/observe.hpp>
@@ -43,7 +47,17 @@ class ObserveKernel final : public Executable {
  private:
   void show(const Launch& launch, const std::byte* data) const {
     const auto& context = launch.context;
-    if (!context.repeated) (*op_.observer)({type_, data, static_cast<int>(context.replica), context.uniform, context.step});
+    if (context.repeated) return;
+    const Observation seen{type_, data, static_cast<int>(context.replica), context.uniform, context.step};
+    try {
+      (*op_.observer)(seen);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {  // the program's own
+      std::fprintf(stderr, "replicator: the program threw an exception (in %s, %s): %s\n", op_.what.c_str(), seen.text().c_str(),
+                   printable(error.what(), 2000, LineEnds::keep).c_str());
+      throw;
+    }
   }
 
   Observe op_;

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include <replicator/core/number_text.hpp>
+#include <replicator/core/printable.hpp>
 #include <replicator/data/deal.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/replicate/engine.hpp>
@@ -42,7 +44,8 @@ void add_results(Graph& graph, const std::vector<AnyTensor>& tensors) {
 }
 
 // Throws the exception at work in a step_fn again. The message of a BuildError then names the replica, and a source line: that of
-// replicate() for functions that know none, such as Shape::operator[].
+// replicate() for functions that know none, such as Shape::operator[]. The program's own exceptions are thrown as they are, and a
+// line on stderr says the replica.
 template <class = void>
 [[noreturn]] void rethrow_from_step(int replica, Location where) {
   const std::string step = "the step_fn given to replicate at " + where.text();
@@ -56,6 +59,12 @@ template <class = void>
     if (!names_a_line(text)) throw BuildError{text + " (in " + step + ", traced for " + who + ")"};
     if (text.find(who) != std::string::npos) throw;
     throw BuildError{who + ": " + text};
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "replicator: the program threw an exception (in %s, traced for replica %d): %s\n", step.c_str(), replica,
+                 printable(error.what(), 2000, LineEnds::keep).c_str());
+    throw;
   }
 }
 
@@ -305,7 +314,7 @@ class Replicator {
           try {
             if constexpr (std::is_void_v<Plain>) Types::call(step_fn, context, x);
             else detail::add_results(graph, detail::StepResult<Plain>::tensors(Types::call(step_fn, context, x)));
-          } catch (const BuildError&) {
+          } catch (const std::exception&) {
             detail::rethrow_from_step(context.id(), where);
           }
           graph.set_complete();
