@@ -148,6 +148,16 @@ TEST_CASE("uniform and normal have the moments that were asked for") {
         Approx(0.6827 * 20000).epsilon(0.02));
 }
 
+TEST_CASE("bounds in the wrong order and a negative deviation are refused at the user's line") {
+  Graph graph;
+  const auto at = "replica 0: random numbers at test_random.cpp:" + std::to_string(__LINE__ + 1) + ": asked for ";
+  CHECK_THROWS_WITH(uniform(graph, {2}, 2.0f, 1.0f), at + "uniform ones from 2 to 1: both bounds must be finite, the lower one first");
+  CHECK_THROWS_WITH(uniform(graph, {2}, -3e38f, 3e38f), Catch::Contains("from -3e+38 to 3e+38: both bounds must be finite"));
+  CHECK_THROWS_WITH(normal(graph, {2}, 0.0f, -1.0f), Catch::EndsWith("normal ones with mean 0 and standard deviation -1: both must be finite, the latter not negative"));
+  CHECK_NOTHROW(uniform(graph, {2}, 1.0f, 1.0f));
+  CHECK_NOTHROW(normal(graph, {2}, 1.0f, 0.0f));
+}
+
 TEST_CASE("dropout keeps the mean, and its gradient passes where an element was kept") {
   Graph graph;
   Array<double> ones{{10000}};

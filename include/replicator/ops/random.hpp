@@ -11,6 +11,7 @@
 // the place of the one that draws.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <source_location>
@@ -88,12 +89,15 @@ struct Random {
 
 namespace detail {
 
+template <class = void>
+[[noreturn]] void refuse_random(const Graph& graph, Location where, const std::string& why) {
+  throw BuildError{"replica " + std::to_string(graph.replica()) + ": random numbers at " + where.text() + ": " + why};
+}
+
 // For bfloat16 the numbers are float32. A result that is made of them is rounded when it is stored.
 template <class = void>
 AnyTensor random_node(Graph& graph, Distribution distribution, TensorType type, const RandomOptions& options, Location where) {
-  const auto refuse = [&](const std::string& why) {
-    throw BuildError{"replica " + std::to_string(graph.replica()) + ": random numbers at " + where.text() + ": " + why};
-  };
+  const auto refuse = [&](const std::string& why) { refuse_random(graph, where, why); };
   Random random{distribution, type, static_cast<std::uint32_t>(graph.nodes().size())};
   random.type.dtype = compute_type(type.dtype);
   if (options.stream) {
@@ -136,17 +140,23 @@ Tensor<T> drop(Tensor<T> x, AnyTensor u, double rate, Location where) {
 }  // namespace detail
 
 // Uniform in [low, high), new in every step and on every replica. Rounding may give `high` itself where `low` is not 0, and for bfloat16.
+// Throws BuildError if high is less than low, or their difference is not finite.
 template <FloatingElement T = float>
 Tensor<T> uniform(Graph& graph, const Shape& shape, std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1, const RandomOptions& options = {},
                   std::source_location where = std::source_location::current()) {
+  if (const double from = static_cast<double>(low), to = static_cast<double>(high); !(from <= to && std::isfinite(static_cast<double>(high - low))))
+    detail::refuse_random(graph, where, "asked for uniform ones from " + detail::number_text(from) + " to " + detail::number_text(to) + ": both bounds must be finite, the lower one first");
   const AnyTensor u = detail::random_node(graph, Distribution::uniform, {dtype_of<T>, shape}, options, where);
   return Tensor<T>{detail::scale_and_shift(u, high - low, low, dtype_of<T>, where)};
 }
 
-// Normal with this mean and standard deviation, new in every step and on every replica.
+// Normal with this mean and standard deviation, new in every step and on every replica. Throws BuildError if the deviation is
+// negative, or one of the two is not finite.
 template <FloatingElement T = float>
 Tensor<T> normal(Graph& graph, const Shape& shape, std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1, const RandomOptions& options = {},
                  std::source_location where = std::source_location::current()) {
+  if (const double around = static_cast<double>(mean), by = static_cast<double>(stddev); !(std::isfinite(around) && std::isfinite(by) && by >= 0))
+    detail::refuse_random(graph, where, "asked for normal ones with mean " + detail::number_text(around) + " and standard deviation " + detail::number_text(by) + ": both must be finite, the latter not negative");
   const AnyTensor z = detail::random_node(graph, Distribution::normal, {dtype_of<T>, shape}, options, where);
   return Tensor<T>{detail::scale_and_shift(z, stddev, mean, dtype_of<T>, where)};
 }

@@ -52,6 +52,7 @@ REPLICATOR_TEMPLATE Tensor<float> attention(Tensor<float>, Tensor<float>, Tensor
 REPLICATOR_TEMPLATE std::vector<std::int64_t> detail::resolve_axes<>(const Axes&, const Shape&, std::string_view, Location);
 REPLICATOR_TEMPLATE AnyTensor detail::reduce<>(ReduceKind, AnyTensor, const Axes&, std::string_view, Location);
 REPLICATOR_TEMPLATE AnyTensor detail::random_node<>(Graph&, Distribution, TensorType, const RandomOptions&, Location);
+REPLICATOR_TEMPLATE void detail::refuse_random<>(const Graph&, Location, const std::string&);
 REPLICATOR_TEMPLATE AnyTensor nn::detail::in_parts<>(AnyTensor, Location);
 REPLICATOR_TEMPLATE AnyTensor nn::detail::own_part<>(AnyTensor, Location);
 REPLICATOR_TEMPLATE AnyTensor nn::detail::joined<>(AnyTensor, const Shape&, std::string, Location);
