@@ -67,6 +67,8 @@ TEST_CASE("one_hot is 1 at the label and 0 elsewhere, and 0 throughout for a lab
 TEST_CASE("iota counts from 0") {
   Graph graph;
   CHECK(doubles(evaluate(iota(graph, 4), {})) == std::vector<double>{0, 1, 2, 3});
+  CHECK(iota(graph, 0).shape() == Shape{0});
+  CHECK_THROWS_WITH(iota(graph, -1), "replica 0: iota at test_index.cpp:" + std::to_string(__LINE__) + ": asked for -1 numbers: ask for 0 or more");
 }
 
 TEST_CASE("argmax refuses axes that are not there or empty") {

@@ -50,9 +50,10 @@ Tensor<std::int32_t> argmax(Tensor<T> x, std::int64_t axis = -1,
   return Tensor<std::int32_t>{compute(x.graph(), ArgMax{axis < 0 ? axis + rank : axis}, {x}, where)};
 }
 
-// 0, 1, ... n - 1, as a constant of the graph.
+// 0, 1, ... n - 1, as a constant of the graph. Throws BuildError for a negative n.
 inline Tensor<std::int32_t> iota(Graph& graph, std::int32_t n,
                                  std::source_location where = std::source_location::current()) {
+  if (n < 0) throw BuildError{"replica " + std::to_string(graph.replica()) + ": iota at " + Location{where}.text() + ": asked for " + std::to_string(n) + " numbers: ask for 0 or more"};
   Array<std::int32_t> places{Shape{n}};
   for (std::int32_t i = 0; i < n; ++i) places[i] = i;
   return Tensor<std::int32_t>{constant_node(graph, std::move(places).any(), where)};
