@@ -79,6 +79,15 @@ TEST_CASE("a step that was moved from says so, and the one it was moved to goes 
   CHECK(std::get<0>(moved.step())[0].item() == 10);
 }
 
+TEST_CASE("a Replicator that was moved from says so") {
+  Replicator repl{on_devices(2, 1)};
+  Replicator other = std::move(repl);
+  const std::string moved = "this Replicator was moved from: use the rp::Replicator that it was moved to";
+  CHECK(error_of([&] { (void)repl.digest(); }) == moved);
+  CHECK(error_of([&] { (void)repl.replicate(endless, [](ReplicaContext&, Tensor<float> x) { return x; }); }) == moved);
+  CHECK(other.replicas() == 2);
+}
+
 TEST_CASE("what would wait for the step from within which it is called is refused there") {
   for (const bool asynchronous : {false, true}) {
     const auto told = [&](auto call) {

@@ -143,6 +143,11 @@ AnyArray array_of(Number value, const VariableDeclaration& declared) {
   return array;
 }
 
+template <class = void>
+[[noreturn]] void refuse_moved_replicator() {
+  throw BuildError{"this Replicator was moved from: use the rp::Replicator that it was moved to"};
+}
+
 // The first element.
 template <class = void>
 Number number_in(const AnyArray& array) {
@@ -158,17 +163,17 @@ class Replicator {
   // missing processes.
   explicit Replicator(Deployment deployment = {}) : engine_{detail::make_engine(std::move(deployment))} {}
 
-  const Deployment& deployment() const { return engine_->deployment(); }
+  const Deployment& deployment() const { return engine().deployment(); }
   int replicas() const { return deployment().replicas; }
   // This process and the number of processes of the job. Process 0 is the one that should print and write files.
-  int process() const { return engine_->process(); }
-  int processes() const { return engine_->processes(); }
+  int process() const { return engine().process(); }
+  int processes() const { return engine().processes(); }
   // The replicas of this process: local_replicas() of them, from first_replica() on. Processes may hold different numbers of
   // replicas: 4 on 3 processes are 2, 1 and 1. In an elastic job both may change in a step.
-  int first_replica() const { return engine_->first_replica(); }
-  int local_replicas() const { return engine_->end_replica() - engine_->first_replica(); }
+  int first_replica() const { return engine().first_replica(); }
+  int local_replicas() const { return engine().end_replica() - engine().first_replica(); }
   // The context that input_fn receives for a replica of this host.
-  InputContext input_context(int replica) const { return engine_->input_context(replica); }
+  InputContext input_context(int replica) const { return engine().input_context(replica); }
 
   // Builds a step that runs on all replicas. It traces step_fn for each replica of this host, resolves the collectives,
   // and plans the programs.
@@ -225,24 +230,24 @@ class Replicator {
   }
 
   // SHA-256 (hexadecimal) over all variables in the order of their names, to compare two runs. Every process calls it.
-  std::string digest() { return engine_->digest(); }
+  std::string digest() { return engine().digest(); }
 
   // Writes a checkpoint of the present state into the folder of --checkpoint. Returns the file's name once it is on the
   // disk. Without such a folder it does nothing and returns an empty name. Every process calls it. Throws DataError if
   // the file cannot be written, and BuildError if the run could not be resumed from it.
-  std::string save_checkpoint() { return engine_->save_checkpoint(); }
+  std::string save_checkpoint() { return engine().save_checkpoint(); }
 
   // The signal that a StopOnSignal of any process has caught; 0 if none. All processes learn of it after the same step.
   // The value stays, so steps() ends. A single step() is still allowed afterwards, for instance for a last validation.
-  int stop_signal() const { return engine_->stop_signal(); }
+  int stop_signal() const { return engine().stop_signal(); }
 
-  std::vector<std::string> variables() const { return engine_->variables(); }
-  const VariableDeclaration& declaration(const std::string& name) const { return engine_->declaration(name); }
+  std::vector<std::string> variables() const { return engine().variables(); }
+  const VariableDeclaration& declaration(const std::string& name) const { return engine().declaration(name); }
   // The present value of a variable. For a replica-local variable it is that of this host's replica `local`. A value in
   // device memory is copied to the host by this call, so call again after each step. Throws BuildError for unknown
   // names, and DeviceError if a step has failed while it changed the variable there.
   const AnyArray& value(const std::string& name, int local = 0, std::source_location where = std::source_location::current()) const {
-    return detail::at_line("value", where, [&]() -> const AnyArray& { return engine_->value(name, local); });
+    return detail::at_line("value", where, [&]() -> const AnyArray& { return engine().value(name, local); });
   }
   // The same for a variable of one element, as a number: repl.get<float>("learning_rate"). It is converted to T. Throws
   // BuildError too if the variable has another number of elements.
@@ -250,8 +255,8 @@ class Replicator {
   requires std::is_arithmetic_v<T> T get(const std::string& name, int local = 0, std::source_location where = std::source_location::current())
   const {
     return detail::at_line("get", where, [&] {
-      detail::require_one_element(engine_->declaration(name));
-      return detail::number_in(engine_->value(name, local)).template as<T>();
+      detail::require_one_element(engine().declaration(name));
+      return detail::number_in(engine().value(name, local)).template as<T>();
     });
   }
   // Sets every copy of a variable that this process holds. Throws BuildError if the type differs, or the array has no memory. In a job of several
@@ -259,7 +264,7 @@ class Replicator {
   // BuildError on all processes, with the variable and the lines. digest() and save_checkpoint() compare it too. The
   // asynchronous regime compares nothing.
   void set(const std::string& name, const AnyArray& value, std::source_location where = std::source_location::current()) {
-    detail::at_line("set", where, [&] { engine_->set(name, value, {}, where); });
+    detail::at_line("set", where, [&] { engine().set(name, value, {}, where); });
   }
   template <Element T>
   void set(const std::string& name, const Array<T>& value, std::source_location where = std::source_location::current()) {
@@ -269,12 +274,12 @@ class Replicator {
   // for each replica from its results, such as advantages. Throws BuildError too for a mirrored variable, and in an elastic job.
   template <Element T>
   void set(const std::string& name, const Array<T>& value, int local, std::source_location where = std::source_location::current()) {
-    detail::at_line("set", where, [&] { engine_->set(name, value.any(), local, where); });
+    detail::at_line("set", where, [&] { engine().set(name, value.any(), local, where); });
   }
   // The same for a variable of one element: repl.set("learning_rate", 0.01). The number is converted to its type. Throws
   // BuildError too if it does not fit: floating types round, and an integer takes whole numbers within its bounds.
   void set(const std::string& name, Number value, std::source_location where = std::source_location::current()) {
-    detail::at_line("set", where, [&] { engine_->set(name, detail::array_of(value, engine_->declaration(name)), {}, where); });
+    detail::at_line("set", where, [&] { engine().set(name, detail::array_of(value, engine().declaration(name)), {}, where); });
   }
 
  private:
@@ -284,14 +289,14 @@ class Replicator {
       throw BuildError{
           "input_fn takes a rp::HostContext, so its elements are dealt to replicas in turn: with --regime async replicas take no turns; "
           "let it take a rp::InputContext and give the elements of one replica, or run with --regime sync"};
-    const auto dealt = [engine = engine_.get(), input_fn = std::make_shared<InputFn>(std::move(input_fn))] {
+    const auto dealt = [engine = &engine(), input_fn = std::make_shared<InputFn>(std::move(input_fn))] {
       const int first = engine->first_replica(), end = engine->end_replica();
       return data::deal((*input_fn)(HostContext{engine->process(), engine->processes(), first, end, engine->input_context(first)}),
                         end - first);
     };
     using Hands = decltype(dealt());
     return replicate_range<typename Hands::value_type>(
-        [engine = engine_.get(), dealt] {
+        [engine = &engine(), dealt] {
           // Filled when the first range is asked for: a replay asks for none.
           return [engine, dealt, hands = Hands{}](const InputContext& context) mutable {
             if (hands.empty()) hands = dealt();
@@ -308,7 +313,7 @@ class Replicator {
       using Result = decltype(Types::call(std::declval<StepFn&>(), std::declval<ReplicaContext&>(), std::declval<const std::vector<AnyTensor>&>()));
       using Plain = std::remove_cvref_t<Result>;
       if constexpr (detail::require_results<Plain>()) {
-        const int ordinal = engine_->next_ordinal(options.checkpointed);
+        const int ordinal = engine().next_ordinal(options.checkpointed);
         detail::Trace trace = [step_fn = std::move(step_fn), where](ReplicaContext& context, const std::vector<AnyTensor>& x) mutable {
           Graph& graph = context.graph();
           try {
@@ -325,7 +330,7 @@ class Replicator {
   }
   template <class Range, class Begin>
   detail::MakeInputs make_inputs(Begin begin, int ordinal, Location where, bool per_host) {
-    return detail::make_inputs(*engine_, ordinal, detail::InputTypes<data::InputValue<Range>>::dtypes(), where, per_host, [begin = std::move(begin)] {
+    return detail::make_inputs(engine(), ordinal, detail::InputTypes<data::InputValue<Range>>::dtypes(), where, per_host, [begin = std::move(begin)] {
       return [range_of = std::make_shared<decltype(begin())>(begin())](const InputContext& context, const detail::ElementPlace& place) -> std::unique_ptr<detail::InputSource> {
         return std::make_unique<detail::RangeSource<Range>>((*range_of)(context), place);
       };
@@ -333,7 +338,7 @@ class Replicator {
   }
   template <class Result>
   auto make_step(int ordinal, ReplicateOptions options, detail::MakeInputs inputs, detail::Trace trace) {
-    auto driver = engine_->drive(ordinal, options.checkpointed, std::move(inputs), std::move(trace));
+    auto driver = engine().drive(ordinal, options.checkpointed, std::move(inputs), std::move(trace));
     return wrap(std::move(driver), options.checkpointed, std::type_identity<typename detail::StepResult<Result>::Arrays>{});
   }
   template <class... A>
@@ -341,7 +346,12 @@ class Replicator {
     return Step<A...>{engine_, std::move(driver), checkpointed, replicas()};
   }
 
-  std::shared_ptr<detail::Engine> engine_;  // steps share it
+  detail::Engine& engine() const {
+    if (!engine_) detail::refuse_moved_replicator();
+    return *engine_;
+  }
+
+  std::shared_ptr<detail::Engine> engine_;  // steps share it; null: moved from
 };
 
 }  // namespace replicator

@@ -15,6 +15,7 @@ REPLICATOR_TEMPLATE std::string detail::ElementPlace::text<>() const;
 REPLICATOR_TEMPLATE void detail::refuse_batch<>(std::int64_t, int);
 REPLICATOR_TEMPLATE void data::detail::require_memory<>(const AnyArray&);
 REPLICATOR_TEMPLATE void detail::refuse_moved_step<>();
+REPLICATOR_TEMPLATE void detail::refuse_moved_replicator<>();
 REPLICATOR_TEMPLATE std::int64_t detail::ResumedSteps::still_to_do<>(std::int64_t, Location);
 REPLICATOR_TEMPLATE void detail::ResumedSteps::end_loop<>();
 REPLICATOR_TEMPLATE detail::StepResults detail::ResumedSteps::run<>(Location);
