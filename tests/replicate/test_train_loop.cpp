@@ -282,6 +282,8 @@ TEST_CASE("options of a training loop that cannot be are refused with what to do
   auto step = repl.replicate(positions(nothing), walk);
   const auto refused = [&](TrainLoopOptions options) { return error_of([&] { TrainLoop{repl, options}.run(step); }); };
   CHECK(refused({.steps = 0}) == "a training loop of 0 steps was asked for: it takes at least 1");
+  CHECK_THAT(refused({.batch = -1}), Contains("a batch of -1: give the number of examples"));
+  CHECK_THAT(refused({.validate_every = -3}), Contains("every -3 steps: give a number of steps, or 0"));
   CHECK_THAT(refused({.validated = {{"v"}}}), Contains("names of what a validation gives, but none: set both"));
   CHECK_THAT(refused({.validate = [] { return std::vector<double>{}; }}), Contains("a validation but no names of what it gives"));
   CHECK(refused({.figures = {{"a"}, {"b"}, {"c"}}}) == "a training loop was given names for 3 results, but its step has 2");

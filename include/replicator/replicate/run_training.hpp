@@ -44,6 +44,9 @@ io::TensorBoardWriter* TrainLoop::tensorboard() {
 template <class>
 void TrainLoop::check() {
   if (o_.steps < 1) throw BuildError{"a training loop of " + std::to_string(o_.steps) + " steps was asked for: it takes at least 1"};
+  if (o_.batch < 0) throw BuildError{"a training loop was given a batch of " + std::to_string(o_.batch) + ": give the number of examples in a step, or 0 to show steps per second"};
+  if (o_.validate_every < 0)
+    throw BuildError{"a training loop was asked to validate every " + std::to_string(o_.validate_every) + " steps: give a number of steps, or 0 to validate after the last step only"};
   if (o_.validated.empty() != !o_.validate)
     throw BuildError{std::string{"a training loop was given "} +
                      (o_.validate ? "a validation but no names of what it gives" : "names of what a validation gives, but none") +
