@@ -28,7 +28,7 @@ struct ArgMax {
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     const Shape& x = inputs[0].shape;
     if (axis < 0 || axis >= static_cast<std::int64_t>(x.rank()))
-      throw BuildError{"asked for axis " + std::to_string(axis) + " of " + inputs[0].text()};
+      throw BuildError{"asked for axis " + std::to_string(axis) + " of " + inputs[0].text() + ": axes count from 0, or from -1 at the end"};
     const std::int64_t extent = x[static_cast<std::size_t>(axis)];
     if (extent < 1 || extent > std::numeric_limits<std::int32_t>::max())
       throw BuildError{"axis " + std::to_string(axis) + " of " + inputs[0].text() +
