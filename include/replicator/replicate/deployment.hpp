@@ -33,9 +33,10 @@ std::string help_of_flags();
 }  // namespace detail
 
 struct Deployment {
-  int replicas = 1;                                  // over all hosts
-  std::vector<DeviceName> devices = {DeviceName{}};  // devices of this process; each gets a contiguous block of replicas
-  int logical_devices = 1;                           // logical devices of a replica, for replica.logical_device(i): see devices_per_replica
+  int replicas = 1;  // over all hosts
+  // Devices of this process: {{rp::DeviceKind::cpu, 0}, {rp::DeviceKind::cpu, 1}}. Each gets a contiguous block of replicas.
+  std::vector<DeviceName> devices = {DeviceName{}};
+  int logical_devices = 1;  // logical devices of a replica, for replica.logical_device(i): see devices_per_replica
   std::uint64_t seed = 0;
   std::string transport = "auto";              // between processes: shared_memory on one machine, else ucx; or one by name
   std::string schedule = "auto";               // algorithm of all_reduces between devices, see collectives/algorithms/all_reduces.hpp
