@@ -11,7 +11,6 @@
 // the place of the one that draws.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <source_location>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include <replicator/core/number_text.hpp>
+#include <replicator/core/real.hpp>
 #include <replicator/core/replicas_text.hpp>
 #include <replicator/graph/tensor.hpp>
 
@@ -144,7 +144,7 @@ Tensor<T> drop(Tensor<T> x, AnyTensor u, double rate, Location where) {
 template <FloatingElement T = float>
 Tensor<T> uniform(Graph& graph, const Shape& shape, std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1, const RandomOptions& options = {},
                   std::source_location where = std::source_location::current()) {
-  if (const double from = static_cast<double>(low), to = static_cast<double>(high); !(from <= to && std::isfinite(static_cast<double>(high - low))))
+  if (const double from = static_cast<double>(low), to = static_cast<double>(high); !(from <= to && detail::is_finite(static_cast<double>(high - low))))
     detail::refuse_random(graph, where, "asked for uniform ones from " + detail::number_text(from) + " to " + detail::number_text(to) + ": both bounds must be finite, the lower one first");
   const AnyTensor u = detail::random_node(graph, Distribution::uniform, {dtype_of<T>, shape}, options, where);
   return Tensor<T>{detail::scale_and_shift(u, high - low, low, dtype_of<T>, where)};
@@ -155,7 +155,7 @@ Tensor<T> uniform(Graph& graph, const Shape& shape, std::type_identity_t<T> low 
 template <FloatingElement T = float>
 Tensor<T> normal(Graph& graph, const Shape& shape, std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1, const RandomOptions& options = {},
                  std::source_location where = std::source_location::current()) {
-  if (const double around = static_cast<double>(mean), by = static_cast<double>(stddev); !(std::isfinite(around) && std::isfinite(by) && by >= 0))
+  if (const double around = static_cast<double>(mean), by = static_cast<double>(stddev); !(detail::is_finite(around) && detail::is_finite(by) && by >= 0))
     detail::refuse_random(graph, where, "asked for normal ones with mean " + detail::number_text(around) + " and standard deviation " + detail::number_text(by) + ": both must be finite, the latter not negative");
   const AnyTensor z = detail::random_node(graph, Distribution::normal, {dtype_of<T>, shape}, options, where);
   return Tensor<T>{detail::scale_and_shift(z, stddev, mean, dtype_of<T>, where)};
