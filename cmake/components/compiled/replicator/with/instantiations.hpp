@@ -9,6 +9,8 @@ namespace replicator {
 
 REPLICATOR_TEMPLATE void detail::refuse_replica<>(int, int, int, int);
 REPLICATOR_TEMPLATE void nn::detail::refuse_option<>(const char*, const char*, double, const char*);
+REPLICATOR_TEMPLATE std::int64_t detail::parse_number<>(std::string_view, std::string_view, std::int64_t, std::int64_t);
+REPLICATOR_TEMPLATE std::int64_t detail::parse_bytes<>(std::string_view, std::string_view);
 REPLICATOR_TEMPLATE std::shared_ptr<detail::Engine> detail::make_engine<>(Deployment&&);
 REPLICATOR_TEMPLATE void detail::rethrow_with<>(const std::string&);
 REPLICATOR_TEMPLATE std::string detail::ElementPlace::text<>() const;
