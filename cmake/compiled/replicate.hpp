@@ -22,6 +22,7 @@ REPLICATOR_TEMPLATE void io::TensorBoardWriter::image<>(std::string_view, std::i
 REPLICATOR_TEMPLATE void io::TensorBoardWriter::histogram<>(std::string_view, std::int64_t, std::span<const float>, int);
 REPLICATOR_TEMPLATE int end_training<>(Replicator&, std::int64_t, std::int64_t, const std::string&);
 REPLICATOR_TEMPLATE void TrainLoop::check<>();
+REPLICATOR_TEMPLATE io::TensorBoardWriter* TrainLoop::tensorboard<>();
 REPLICATOR_TEMPLATE void TrainLoop::begin<>(std::int64_t);
 REPLICATOR_TEMPLATE bool TrainLoop::after_step<>(std::int64_t, const std::vector<double>&, bool);
 REPLICATOR_TEMPLATE int TrainLoop::end<>(std::int64_t, bool);

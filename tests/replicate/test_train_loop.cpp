@@ -176,6 +176,17 @@ TEST_CASE("a signal ends the loop after the step, which is saved; resumed, it en
   CHECK(records == std::vector<std::int64_t>{1 + 4 + 3, 2 + 5 * 2 + 4, 1 + 9 * 2 + 8});
 }
 
+TEST_CASE("a program adds values of its own to the TensorBoard file of a training loop, and finds none without a folder") {
+  const TemporaryFolder folder;
+  const Printed out;
+  Replicator repl{on_devices(2, 1)};
+  auto step = repl.replicate(positions(nothing), walk);
+  CHECK(TrainLoop(repl, {.steps = 2, .out = out.file()}).tensorboard() == nullptr);
+  TrainLoop loop{repl, {.steps = 2, .after_step = [&](std::int64_t done, const std::vector<double>&) { loop.tensorboard()->scalar("own", done, 1); }, .tensorboard = folder.path(), .out = out.file()}};
+  CHECK(loop.run(step) == 0);
+  for (const auto& entry : std::filesystem::directory_iterator{folder.path()}) CHECK(data::tfrecord(entry.path().string()).size() == 1 + 2 + 1);  // version, values, speed
+}
+
 TEST_CASE("a figure that is not finite ends the run with a sentence and without a checkpoint, unless that is not wanted") {
   const TemporaryFolder folder;
   const Printed out;
