@@ -9,6 +9,7 @@
 
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/number_text.hpp>
+#include <replicator/core/real.hpp>
 
 namespace replicator {
 
@@ -69,8 +70,7 @@ class Number {
       const bool whole_number = is_whole_ || (real_ >= -0x1p63 && real_ < 0x1p63 && static_cast<double>(whole()) == real_);
       return whole_number && whole() >= std::numeric_limits<T>::min() && whole() <= std::numeric_limits<T>::max();
     } else {
-      const auto finite = [](double x) { return x - x == 0; };
-      return !finite(real()) || finite(static_cast<double>(as<T>()));
+      return !detail::is_finite(real()) || detail::is_finite(static_cast<double>(as<T>()));
     }
   }
 

@@ -19,6 +19,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
@@ -27,9 +30,6 @@
 #include <replicator/io/protobuf/protobuf_writer.hpp>
 #include <replicator/io/record.hpp>
 #include <replicator/io/tensorboard.hpp>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 namespace replicator::io {
 
@@ -68,10 +68,12 @@ inline std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 && name[0] ? name : "localhost";
 }
 
+inline double seconds_since_1970() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
 class EventFile {
  public:
   EventFile(const std::string& folder, TensorBoardOptions options)
-      : clock_{options.clock ? std::move(options.clock) : [] { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }}, path_{new_path(folder)}, file_{path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create"} {
+      : clock_{options.clock ? std::move(options.clock) : &seconds_since_1970}, path_{new_path(folder)}, file_{path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create"} {
     ProtobufMessage version;
     version.float64(1, clock_());
     version.string(3, "brain.Event:2");
