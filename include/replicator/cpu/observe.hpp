@@ -2,14 +2,13 @@
 // The kernel of Observe on every kind of device: it shows values to functions on the host.
 #pragma once
 
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <vector>
 
 #include <replicator/core/error.hpp>
-#include <replicator/core/printable.hpp>
+#include <replicator/core/program_exception.hpp>
 #include <replicator/devices/device_support.hpp>
 #include <replicator/graph/operation.hpp>
 #include <replicator/ops/observe.hpp>
@@ -54,8 +53,7 @@ class ObserveKernel final : public Executable {
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {  // the program's own
-      std::fprintf(stderr, "replicator: the program threw an exception (in %s, %s): %s\n", op_.what.c_str(), seen.text().c_str(),
-                   printable(error.what(), 2000, LineEnds::keep).c_str());
+      report_program_exception("in " + op_.what + ", " + seen.text(), error);
       throw;
     }
   }

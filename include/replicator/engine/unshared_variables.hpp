@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -48,12 +47,11 @@ class UnsharedVariables {
  private:
   // Throws BuildError if this step reads averages of variables that earlier steps train, and all of them are new.
   void require_averages(const Declarations& declared, const Declarations& assigned, const VariableStore& store) const {
-    constexpr std::string_view suffix = "/average";
     const VariableDeclaration *none = nullptr, *of = nullptr;
     for (const auto& [name, variable] : declared) {
-      if (!name.ends_with(suffix) || variable.initializer != Initializer::constant(std::numeric_limits<double>::infinity())) continue;
+      if (!name.ends_with(average_suffix) || variable.initializer != Initializer::constant(not_averaged)) continue;
       if (store.contains(name) || assigned.contains(name)) return;
-      const auto owner = trained_.find(name.substr(0, name.size() - suffix.size()));
+      const auto owner = trained_.find(name.substr(0, name.size() - average_suffix.size()));
       if (!none && owner != trained_.end()) none = &variable, of = &owner->second;
     }
     if (none)

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
@@ -127,6 +128,10 @@ struct VariableDeclaration {
 };
 
 namespace detail {
+// The moving average of a variable is the variable "<name>/average". Its first value means: no average yet.
+inline constexpr std::string_view average_suffix = "/average";
+inline constexpr double not_averaged = std::numeric_limits<double>::infinity();
+
 // Throws BuildError if a later declaration of a variable differs from the known one.
 template <class = void>
 void require_same(const VariableDeclaration& known, const VariableDeclaration& later) {

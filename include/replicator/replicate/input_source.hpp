@@ -19,7 +19,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/core/location.hpp>
 #include <replicator/core/parameters_fit.hpp>
-#include <replicator/core/printable.hpp>
+#include <replicator/core/program_exception.hpp>
 #include <replicator/data/input.hpp>
 #include <replicator/graph/tensor.hpp>
 
@@ -80,7 +80,7 @@ template <class = void>
     const std::string text = error.what() + (" (" + place + ")");
     if (typeid(error) == typeid(DataError)) throw DataError{text};
     if (typeid(error) == typeid(BuildError)) throw BuildError{text};
-    std::fprintf(stderr, "replicator: the program threw an exception (%s): %s\n", place.c_str(), printable(error.what(), 2000, LineEnds::keep).c_str());
+    report_program_exception(place, error);
     throw;
   }
 }

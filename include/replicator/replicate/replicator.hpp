@@ -17,7 +17,7 @@
 #include <vector>
 
 #include <replicator/core/number_text.hpp>
-#include <replicator/core/printable.hpp>
+#include <replicator/core/program_exception.hpp>
 #include <replicator/data/deal.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/replicate/engine.hpp>
@@ -62,8 +62,7 @@ template <class = void>
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "replicator: the program threw an exception (in %s, traced for replica %d): %s\n", step.c_str(), replica,
-                 printable(error.what(), 2000, LineEnds::keep).c_str());
+    report_program_exception("in " + step + ", traced for replica " + std::to_string(replica), error);
     throw;
   }
 }

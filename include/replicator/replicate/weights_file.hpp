@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
-#include <limits>
 #include <set>
 #include <source_location>
 #include <string>
@@ -55,7 +54,7 @@ inline void require_weights(const Replicator& repl, const std::string& call, con
 // Whether a moving average has begun: infinity everywhere means that it has not.
 inline bool is_average(const AnyArray& value) {
   return visit_dtype(value.dtype(), [&]<class T>() {
-    return std::any_of(value.as<T>().begin(), value.as<T>().end(), [](T one) { return static_cast<double>(one) != std::numeric_limits<double>::infinity(); });
+    return std::any_of(value.as<T>().begin(), value.as<T>().end(), [](T one) { return static_cast<double>(one) != not_averaged; });
   });
 }
 
@@ -119,7 +118,7 @@ void save_weights(const Replicator& repl, const std::string& path, const SaveOpt
   const auto names = detail::weight_names(repl, start);
   detail::require_weights(repl, "save_weights of " + path, options.scope, names);
   for (const auto& name : names) {
-    const auto average = start + name + "/average";
+    const auto average = start + name + std::string{detail::average_suffix};
     const bool averaged = options.averages && std::find(all.begin(), all.end(), average) != all.end() && detail::is_average(repl.value(average));
     averages = averages || averaged;
     const AnyArray& value = repl.value(averaged ? average : start + name);

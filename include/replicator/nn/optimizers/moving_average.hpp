@@ -4,7 +4,6 @@
 // "Mean teachers are better role models", 2017.
 #pragma once
 
-#include <limits>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -18,13 +17,13 @@ namespace replicator::nn {
 
 namespace detail {
 
-inline constexpr double not_averaged = std::numeric_limits<double>::infinity();
+using replicator::detail::not_averaged;
 
-// "<variable>/average". Infinity means: no average yet. So it needs neither a count nor the variable's initial value.
+// "<variable>/average", at first `not_averaged`. So it needs neither a count nor the variable's initial value.
 template <class = void>
 std::uint32_t declare_average(Graph& graph, std::uint32_t variable, Location where) {
   const VariableDeclaration& owner = graph.variables()[variable];
-  return graph.declare({owner.name + "/average", {replicator::detail::compute_type(owner.type.dtype), owner.type.shape}, owner.kind, false, Initializer::constant(not_averaged), where, owner.device});
+  return graph.declare({owner.name + std::string{replicator::detail::average_suffix}, {replicator::detail::compute_type(owner.type.dtype), owner.type.shape}, owner.kind, false, Initializer::constant(not_averaged), where, owner.device});
 }
 
 // average -> average < infinity ? kept average + (1 - kept) p : p
