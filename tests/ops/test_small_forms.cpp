@@ -109,12 +109,15 @@ TEST_CASE("ceil is the smallest whole number that is not below") {
   CHECK(values(map([](auto a) { return ceil(a) + 1; }, x)) == V{3, 0, 3, 1});
 }
 
-TEST_CASE("a power takes an exponent for each element, with gradients for both") {
+TEST_CASE("a power takes a tensor on either side or on both, with gradients for both") {
   Graph graph;
   const auto x = constant(graph, Array<double>{{3}, {2, 3, 1}}), n = constant(graph, Array<double>{{3}, {3, 2, 5}});
   CHECK(values(pow(x, n)) == V{8, 9, 1});
   CHECK(values(gradient(sum(pow(x, n)), x)) == V{12, 6, 5});
   CHECK(values(gradient(sum(pow(x, n)), n))[0] == Approx(8 * std::log(2.0)));
+  CHECK(values(pow(2, n)) == V{8, 4, 32});
+  CHECK(values(map([](auto b) { return pow(2, b); }, n)) == V{8, 4, 32});
+  CHECK(values(gradient(sum(pow(2, n)), n))[0] == Approx(8 * std::log(2.0)));
 }
 
 TEST_CASE("reshape takes the shape of another tensor") {

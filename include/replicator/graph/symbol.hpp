@@ -104,6 +104,7 @@ class Symbol {
   friend Symbol min(Symbol a, Number b) { return min(a, a.number(b)); }
   friend Symbol max(Symbol a, Number b) { return max(a, a.number(b)); }
   friend Symbol pow(Symbol a, Number b) { return pow(a, a.number(b)); }
+  friend Symbol pow(Number a, Symbol b) { return pow(b.number(a), b); }
   // a * b + c with one rounding.
   friend Symbol fma(Symbol a, Symbol b, Symbol c) {
     return {*a.expression_, a.expression_->apply(detail::ScalarOp::multiply_add, a.index_, b.index_, c.index_)};

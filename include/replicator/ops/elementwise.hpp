@@ -231,6 +231,13 @@ template <FloatingElement T>
 Tensor<T> pow(Tensor<T> a, Tensor<T> exponent, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(detail::ScalarOp::power, {a.any(), exponent.any()}, where, "pow")};
 }
+// base^exponent for each exponent: rp::pow(2, x).
+template <FloatingElement T>
+Tensor<T> pow(Number base, Tensor<T> exponent, std::source_location where = std::source_location::current()) {
+  detail::checked<T>(base, exponent.any(), where, "pow");
+  return Tensor<T>{detail::titled_map(
+      "pow", dtype_of<T>, where, [&](Symbol b) { return pow(base, b); }, exponent.any())};
+}
 
 // condition ? yes : no, element by element; all three broadcast. `yes` or `no` may be a number. Each receives the gradient where it was taken.
 template <Element T>

@@ -198,6 +198,13 @@ concept ReadsAs = !requires { typename V::element_type; }
 &&std::convertible_to<const V&, Tensor<T>>;
 }  // namespace detail
 
+// Refuses tensors of two element types.
+template <Element A, detail::DifferentTypes<A> B, class... Options>
+Tensor<A> matmul(Tensor<A> a, Tensor<B>, const Options&...) {
+  detail::refuse_types<A, B>();
+  return a;
+}
+
 // The same for a product with a variable: rp::matmul(x, weight).
 template <Element T, detail::ReadsAs<T> V>
 Tensor<T> matmul(Tensor<T> a, const V& b, MatmulOptions options = {}, std::source_location where = std::source_location::current()) {

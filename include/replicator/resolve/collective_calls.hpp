@@ -20,6 +20,10 @@ template <class T>
 constexpr void refuse_axes_reduction() {
   static_assert(!Element<T>, "replicator: the reduction over replicas is rp::Reduction::sum, mean, min or max: rp::sum and the like reduce the axes of a tensor");
 }
+template <class T>
+constexpr void refuse_no_reduction() {
+  static_assert(!Element<T>, "replicator: a reduction over replicas needs its kind: rp::all_reduce(x, rp::Reduction::sum), or mean, min or max");
+}
 }  // namespace detail
 
 struct CollectiveOptions {
@@ -42,6 +46,13 @@ template <Element T>
 Tensor<T> all_reduce(Tensor<T> x, Reduction reduction, const CollectiveOptions& options = {},
                      std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::placeholder_node(x, {detail::CollectiveKind::all_reduce, reduction, 0, options.any_order, options.group}, where, options.label)};
+}
+
+// Refuses a call without a reduction.
+template <Element T>
+Tensor<T> all_reduce(Tensor<T> x) {
+  detail::refuse_no_reduction<T>();
+  return x;
 }
 
 // Refuses rp::sum, rp::mean, rp::min and rp::max, which reduce the axes of one tensor.
@@ -67,7 +78,13 @@ Tensor<T> reduce_scatter(Tensor<T> x, Reduction reduction, const CollectiveOptio
   return Tensor<T>{detail::placeholder_node(x, {detail::CollectiveKind::reduce_scatter, reduction, 0, options.any_order, options.group}, where, options.label)};
 }
 
-// Refuses what all_reduce refuses.
+// Refuses a call without a reduction.
+template <Element T>
+Tensor<T> reduce_scatter(Tensor<T> x) {
+  detail::refuse_no_reduction<T>();
+  return x;
+}
+// Refuses rp::sum and the like, as all_reduce does.
 template <Element T>
 Tensor<T> reduce_scatter(Tensor<T> x, Tensor<T> (*)(Tensor<T>, const Axes&, std::source_location), const CollectiveOptions& = {}) {
   detail::refuse_axes_reduction<T>();

@@ -40,6 +40,20 @@ Tensor<T> concat(const std::vector<Tensor<T>>& parts, std::int64_t axis, std::so
   return concat(std::span<const Tensor<T>>{parts}, axis, where);
 }
 
+namespace detail {
+template <class T>
+constexpr void refuse_separate_parts() {
+  static_assert(!Element<T>, "replicator: rp::concat and rp::stack take their tensors in braces, and an axis: rp::concat({a, b}, 0)");
+}
+}  // namespace detail
+
+// Refuses tensors that are not in braces.
+template <Element T, class... More>
+Tensor<T> concat(Tensor<T> a, Tensor<T>, const More&...) {
+  detail::refuse_separate_parts<T>();
+  return a;
+}
+
 // Joins tensors of one shape along a new axis, which comes before their axis `axis` (-1: after the last).
 template <Element T>
 Tensor<T> stack(std::span<const Tensor<T>> parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
@@ -60,6 +74,13 @@ Tensor<T> stack(std::initializer_list<Tensor<T>> parts, std::int64_t axis, std::
 template <Element T>
 Tensor<T> stack(const std::vector<Tensor<T>>& parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
   return stack(std::span<const Tensor<T>>{parts}, axis, where);
+}
+
+// Refuses tensors that are not in braces.
+template <Element T, class... More>
+Tensor<T> stack(Tensor<T> a, Tensor<T>, const More&...) {
+  detail::refuse_separate_parts<T>();
+  return a;
 }
 
 }  // namespace replicator

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// EXPECT: a reduction over replicas needs its kind
+// NEVER: no matching function
+#include <replicator/resolve/collective_calls.hpp>
+#include <replicator/resolve/nests.hpp>
+
+auto step(replicator::Tensor<float> x) { return replicator::reduce_scatter(x); }
