@@ -3,4 +3,4 @@
 // NEVER: no matching function
 #include <replicator/ops/matmul.hpp>
 
-auto step(replicator::Tensor<float> a, replicator::Tensor<double> b) { return replicator::matmul(a, b); }
+auto step(replicator::Tensor<float> a, replicator::Tensor<double> b) { return replicator::matmul(a, b, {.transpose_b = true}); }

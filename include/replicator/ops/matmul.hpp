@@ -199,8 +199,8 @@ concept ReadsAs = !requires { typename V::element_type; }
 }  // namespace detail
 
 // Refuses tensors of two element types.
-template <Element A, detail::DifferentTypes<A> B, class... Options>
-Tensor<A> matmul(Tensor<A> a, Tensor<B>, const Options&...) {
+template <Element A, detail::DifferentTypes<A> B>
+Tensor<A> matmul(Tensor<A> a, Tensor<B>, MatmulOptions = {}) {
   detail::refuse_types<A, B>();
   return a;
 }
