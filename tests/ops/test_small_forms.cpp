@@ -109,7 +109,7 @@ TEST_CASE("ceil is the smallest whole number that is not below") {
   CHECK(values(map([](auto a) { return ceil(a) + 1; }, x)) == V{3, 0, 3, 1});
 }
 
-TEST_CASE("a power takes a tensor on either side or on both, with gradients for both") {
+TEST_CASE("a power takes tensors as its base, its exponent or both, with gradients") {
   Graph graph;
   const auto x = constant(graph, Array<double>{{3}, {2, 3, 1}}), n = constant(graph, Array<double>{{3}, {3, 2, 5}});
   CHECK(values(pow(x, n)) == V{8, 9, 1});
