@@ -2,8 +2,8 @@
 // Elementwise operations. Shapes broadcast as in NumPy. Where they cannot, BuildError is thrown with the user's line.
 //
 // Integer arithmetic wraps around. uint8 and bool are computed in int32. At the end uint8 is cut to 8 bits, and bool to "not zero".
-// Integer division truncates towards zero, and x % y has the sign of x. x / 0 is 0, x % 0 is x, and the lowest int32 or int64
-// divided by -1 is itself: nothing stops a step. Floating arithmetic follows IEEE 754: a NaN operand gives a NaN unless said
+// Integer division truncates towards zero, and x % y has the sign of x. No division ends the program: x / 0 is 0, x % 0 is x, and
+// the lowest int32 or int64 divided by -1 is itself. Floating arithmetic follows IEEE 754: a NaN operand gives a NaN unless said
 // otherwise. bfloat16 is computed in float32 and rounded once.
 //
 // Integer tensors have the operations on bits too: & | ^ ~ << >>, see Tensor. A number beside them must be one of them: `x * 0.5` and
@@ -105,9 +105,10 @@ REPLICATOR_REFUSE(==)
 REPLICATOR_REFUSE(!=)
 #undef REPLICATOR_REFUSE
 
-// y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons,
-// && || !, numbers, and abs sign sqrt exp log tanh erf sin cos floor ceil round relu min max pow fma select (without std::), and % & | ^ ~ << >>
-// for integers. It is differentiable to any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
+// y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. In f stand:
+//   numbers, + - * /, comparisons, && || !, and for integers % & | ^ ~ << >>;
+//   abs sign sqrt exp log tanh erf sin cos floor ceil round relu min max pow fma select, all without std::.
+// It is differentiable to any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
 //   auto y = rp::map([](auto a, auto b) { return a * exp(-b); }, x0, x1);
 template <class F, Element T, class... More>
 struct map : Tensor<T> {

@@ -30,9 +30,9 @@ struct CollectiveOptions {
   bool any_order = false;  // allows other orders of additions if that is faster; only an all_reduce over all replicas uses it
   std::string label = {};  // a name for messages and explain()
   // The groups of replicas: {{0, 1}, {2, 3}}, group_rows(R, columns) or group_columns(R, columns). By default all
-  // replicas are one group. The collective happens inside each group. Every replica must give the same partition. For
-  // each collective below, "replicas" then means the members of the replica's group, in ascending order: `root` is a
-  // position in the group, and blocks are counted and ordered by members. Groups of one size are needed for all_gather,
+  // replicas are one group. The collective happens inside each group. Every replica must give the same partition.
+  // Where a collective below says "replicas", it then means the members of the group, in ascending order. `root` is a
+  // position in the group, and there is one block for each member, in their order. Groups of one size are needed for all_gather,
   // reduce_scatter, all_to_all, map_reduce, map_gather and for a mean. The result of a group varies over the replicas,
   // so it cannot be assigned to a mirrored variable.
   Groups group = {};
@@ -84,6 +84,7 @@ Tensor<T> reduce_scatter(Tensor<T> x) {
   detail::refuse_no_reduction<T>();
   return x;
 }
+
 // Refuses rp::sum and the like, as all_reduce does.
 template <Element T>
 Tensor<T> reduce_scatter(Tensor<T> x, Tensor<T> (*)(Tensor<T>, const Axes&, std::source_location), const CollectiveOptions& = {}) {
