@@ -63,7 +63,7 @@ int main(int argc, char** argv) try {
   const auto options = parse(deployment.remaining);
   if (argc == 1) {
     deployment.replicas = 4;
-    deployment.devices = rp::detail::parse_devices("cpu:0-3");
+    deployment.devices = rp::parse_devices("cpu:0-3");
   }
   bool prints = true;
   const auto measure = [&](rp::Regime regime, const char* name) {  // returns the steps/s with a straggler

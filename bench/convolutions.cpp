@@ -145,7 +145,7 @@ Options parse(int argc, char** argv) {
   for (int i = 1; i < argc; i += 2) {
     const std::string flag = argv[i], word = i + 1 < argc ? argv[i + 1] : "";
     const int value = std::atoi(word.c_str());
-    if (flag == "--device") options.device = rp::detail::parse_devices(word).front();
+    if (flag == "--device") options.device = rp::parse_devices(word).front();
     else if (flag == "--batch" && value > 0) options.batch = value;
     else if (flag == "--image-size" && value > 0) options.image_size = value;
     else if (flag == "--steps" && value > 0) options.steps = value;

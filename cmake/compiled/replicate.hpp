@@ -5,6 +5,7 @@
 #include <replicator/io/event_file.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/deployment_flags.hpp>
+#include <replicator/replicate/parse_devices.hpp>
 #include <replicator/replicate/report_signal.hpp>
 #include <replicator/replicate/run_training.hpp>
 #include <replicator/replicate/variable_table.hpp>
@@ -15,6 +16,7 @@ namespace replicator {
 REPLICATOR_TEMPLATE Deployment detail::take_flags<Deployment>(std::span<const char* const>);
 REPLICATOR_TEMPLATE Deployment detail::take_only_flags<Deployment>(std::span<const char* const>);
 REPLICATOR_TEMPLATE std::string detail::help_of_flags<Deployment>();
+REPLICATOR_TEMPLATE std::vector<DeviceName> parse_devices<>(std::string_view);
 REPLICATOR_TEMPLATE io::TensorBoardWriter::TensorBoardWriter(const std::string&, io::TensorBoardOptions);
 REPLICATOR_TEMPLATE const std::string& io::TensorBoardWriter::path<>() const;
 REPLICATOR_TEMPLATE void io::TensorBoardWriter::scalar<>(std::string_view, std::int64_t, double);

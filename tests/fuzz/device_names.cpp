@@ -11,13 +11,13 @@ using namespace replicator::detail;
 void one(Bytes input) {
   const std::string text{text_of(input)};
   documented<BuildError>("--devices", [&] {
-    const auto devices = detail::parse_devices(text);
+    const auto devices = parse_devices(text);
     require(!devices.empty() && static_cast<std::int64_t>(devices.size()) <= detail::most_devices, "no devices, or too many");
     std::string names;
     for (const auto& device : devices)
       if (require(device.index >= 0 && device.part >= 0, "a device that cannot be"); device.part == 0)
         names += (names.empty() ? "" : ",") + device.text();
-    static_cast<void>(detail::parse_devices(names));
+    static_cast<void>(parse_devices(names));
 #ifdef REPLICATOR_FUZZ_PLANT
     // The planted bug: a machine that has seven GPUs at most, the last of which is cut in parts.
     const std::vector<int> memory_of_gpu(7);

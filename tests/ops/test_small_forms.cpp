@@ -120,6 +120,23 @@ TEST_CASE("a power takes tensors as its base, its exponent or both, with gradien
   CHECK(values(gradient(sum(pow(2, n)), n))[0] == Approx(8 * std::log(2.0)));
 }
 
+TEST_CASE("minimum and maximum take a number on either side") {
+  Graph graph;
+  const auto x = constant(graph, Array<float>{{4}, {-2, 0, 3, std::numeric_limits<float>::quiet_NaN()}});
+  for (const Tensor<float>& y : std::vector<Tensor<float>>{maximum(0, x), maximum(x, 0), map([](auto a) { return max(0, a); }, x)}) {
+    const auto result = computed(y), slope = values(gradient(sum(y), x));
+    CHECK(V(result.begin(), result.end() - 1) == V{0, 0, 3});
+    CHECK(std::isnan(result[3]));  // of the tensor, so it stays
+    CHECK(V(slope.begin(), slope.end() - 1) == V{0, 1, 1});
+  }
+  for (const Tensor<float>& y : std::vector<Tensor<float>>{minimum(0, x), minimum(x, 0), map([](auto a) { return min(0, a); }, x)}) {
+    const auto result = computed(y), slope = values(gradient(sum(y), x));
+    CHECK(V(result.begin(), result.end() - 1) == V{-2, 0, 0});
+    CHECK(std::isnan(result[3]));
+    CHECK(V(slope.begin(), slope.end() - 1) == V{1, 1, 0});
+  }
+}
+
 TEST_CASE("reshape takes the shape of another tensor") {
   Graph graph;
   const auto x = constant(graph, Array<float>{{4}, {1, 2, 3, 4}}), like = constant(graph, Array<float>{{2, 2}});

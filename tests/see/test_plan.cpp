@@ -58,7 +58,7 @@ void sum_and_add(ReplicaContext& replica, Tensor<float> x) {
 Deployment on_devices(int replicas, int devices) {
   Deployment result;
   result.replicas = replicas;
-  result.devices = detail::parse_devices("cpu:0-" + std::to_string(devices - 1));
+  result.devices = parse_devices("cpu:0-" + std::to_string(devices - 1));
   result.input_threads = 1;
   return result;
 }
@@ -228,7 +228,7 @@ TEST_CASE("docs/plan.md names every key of a plan, and no other") {
   {
     const test::PretendDevices<Map, Reduce, LayoutCopy> merging;
     auto on_gpu = on_devices(2, 1);
-    on_gpu.devices = detail::parse_devices("cuda:0");
+    on_gpu.devices = parse_devices("cuda:0");
     planned(on_gpu, [](ReplicaContext& replica, Tensor<float> x) {
       const auto g = all_reduce(sum(x), Reduction::mean);
       auto a = replica.variable<float>("a", {3}, Initializer::ones()), b = replica.variable<float>("b", {5}, Initializer::ones());

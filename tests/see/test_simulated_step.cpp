@@ -189,7 +189,7 @@ TEST_CASE("where links are known process 0 says how long a step took and should 
 TEST_CASE("the plan of a real step can be simulated on other hosts") {
   Deployment deployment;
   deployment.replicas = 4;
-  deployment.devices = replicator::detail::parse_devices("cpu:0-1");
+  deployment.devices = replicator::parse_devices("cpu:0-1");
   Replicator repl{deployment};
   auto train = repl.replicate([](const InputContext&) { return data::from_generator([] { return Array<float>{{2}, {1, 1}}; }); },
                               [](ReplicaContext& replica, Tensor<float> x) {

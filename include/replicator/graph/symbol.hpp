@@ -103,6 +103,8 @@ class Symbol {
   friend Symbol pow(Symbol a, Symbol b) { return a.with(detail::ScalarOp::power, b); }
   friend Symbol min(Symbol a, Number b) { return min(a, a.number(b)); }
   friend Symbol max(Symbol a, Number b) { return max(a, a.number(b)); }
+  friend Symbol min(Number a, Symbol b) { return min(b, a); }
+  friend Symbol max(Number a, Symbol b) { return max(b, a); }
   friend Symbol pow(Symbol a, Number b) { return pow(a, a.number(b)); }
   friend Symbol pow(Number a, Symbol b) { return pow(b.number(a), b); }
   // a * b + c with one rounding.

@@ -159,6 +159,14 @@ class Tensor {
                   "rp::select(condition, a, b). && and || take two rp::Tensor<bool>");
     return false;
   }
+  // An element in brackets is refused by a sentence of the compiler.
+  template <class I>
+  Tensor operator[](I&&) const {
+    static_assert(!std::same_as<I, I>,
+                  "replicator: a rp::Tensor takes no [ ]: rp::slice_axis(x, 0, begin, end) takes a part, rp::unbind(x) all rows, rp::gather(x, indices) some, and "
+                  "x.shape()[axis] is an extent");
+    return *this;
+  }
 
  private:
   // What errors call the operator.

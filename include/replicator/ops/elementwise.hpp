@@ -196,8 +196,8 @@ Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::c
   return Tensor<T>{detail::rectified_node(x, where)};
 }
 
-// b < a ? b : a. The second operand may be a number. A NaN in a stays, and a NaN in b is passed over (in reductions a NaN always
-// wins). Of equal values the left one is taken, and it receives the gradient.
+// b < a ? b : a. A NaN in a stays, and a NaN in b is passed over (in reductions a NaN always wins). Of equal values the left one is
+// taken, and it receives the gradient. One operand may be a number. Wherever it stands, it counts as b: a NaN of the tensor stays.
 template <Element T>
 Tensor<T> minimum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(detail::ScalarOp::minimum, {a.any(), b.any()}, where, "minimum")};
@@ -206,7 +206,11 @@ template <Element T>
 Tensor<T> minimum(Tensor<T> a, Number b, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(detail::ScalarOp::minimum, a.any(), detail::checked<T>(b, a.any(), where, "minimum"), where, "minimum")};
 }
-// a < b ? b : a; NaN and ties as for minimum.
+template <Element T>
+Tensor<T> minimum(Number a, Tensor<T> b, std::source_location where = std::source_location::current()) {
+  return minimum(b, a, where);
+}
+// a < b ? b : a; NaN, ties and numbers as for minimum.
 template <Element T>
 Tensor<T> maximum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(detail::ScalarOp::maximum, {a.any(), b.any()}, where, "maximum")};
@@ -214,6 +218,10 @@ Tensor<T> maximum(Tensor<T> a, Tensor<T> b, std::source_location where = std::so
 template <Element T>
 Tensor<T> maximum(Tensor<T> a, Number b, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(detail::ScalarOp::maximum, a.any(), detail::checked<T>(b, a.any(), where, "maximum"), where, "maximum")};
+}
+template <Element T>
+Tensor<T> maximum(Number a, Tensor<T> b, std::source_location where = std::source_location::current()) {
+  return maximum(b, a, where);
 }
 // x, or the nearer of `low` and `high` where it is less or more. A NaN stays. Where x is taken, it receives the gradient.
 template <Element T>

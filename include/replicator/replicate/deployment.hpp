@@ -34,7 +34,8 @@ std::string help_of_flags();
 
 struct Deployment {
   int replicas = 1;  // over all hosts
-  // Devices of this process: {{rp::DeviceKind::cpu, 0}, {rp::DeviceKind::cpu, 1}}. Each gets a contiguous block of replicas.
+  // Devices of this process: rp::parse_devices("cpu:0-1"), or {{rp::DeviceKind::cpu, 0}, {rp::DeviceKind::cpu, 1}}. Each gets a
+  // contiguous block of replicas.
   std::vector<DeviceName> devices = {DeviceName{}};
   int logical_devices = 1;  // logical devices of a replica, for replica.logical_device(i): see devices_per_replica
   std::uint64_t seed = 0;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <replicator/devices/device_kind.hpp>
 
@@ -17,5 +19,11 @@ struct DeviceName {
   std::string text() const { return std::string{name_of(kind)} + ":" + std::to_string(index) + (part ? "/" + std::to_string(part) : ""); }
   friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };
+
+// The devices that a text names: "cpu:0", "cpu:0-3", "cuda:0,cuda:1", "cuda:0x4" (four devices on one GPU). For
+// Deployment::devices: rp::Deployment{.replicas = 4, .devices = rp::parse_devices("cpu:0-3")}. Throws BuildError for other texts,
+// for a device that is named twice, and for more than 4,096 devices.
+template <class = void>
+std::vector<DeviceName> parse_devices(std::string_view text);  // the code is in replicate/parse_devices.hpp
 
 }  // namespace replicator

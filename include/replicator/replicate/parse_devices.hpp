@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parser of --devices.
+// The code of device_name.hpp: the parser of --devices.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,14 @@
 #include <replicator/core/parse.hpp>
 #include <replicator/replicate/device_name.hpp>
 
-namespace replicator::detail {
+namespace replicator {
 
+namespace detail {
 inline constexpr std::int64_t most_devices = 4096;
+}  // namespace detail
 
-// "cpu:0", "cpu:0-3", "cuda:0,cuda:1", "cuda:0x4" (four devices on one GPU)
-inline std::vector<DeviceName> parse_devices(std::string_view text) {
+template <class>
+std::vector<DeviceName> parse_devices(std::string_view text) {
   const auto bad = [&](std::string_view item) {
     return BuildError{"--devices has \"" + std::string{item} +
                       "\": name devices as cpu:0, cpu:0-3, cuda:0 or cuda:0x4 (one GPU as four), separated by commas"};
@@ -33,13 +35,13 @@ inline std::vector<DeviceName> parse_devices(std::string_view text) {
     const auto times = kind == "cuda" ? item.find('x', colon) : std::string_view::npos;
     const auto range = item.substr(colon + 1, times == std::string_view::npos ? times : times - colon - 1);
     const auto dash = range.find('-');
-    const auto first = whole_number<int>(range.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : whole_number<int>(range.substr(dash + 1), first.value_or(0));
-    const auto parts = times == std::string_view::npos ? 1 : whole_number<int>(item.substr(times + 1), 1);
+    const auto first = detail::whole_number<int>(range.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : detail::whole_number<int>(range.substr(dash + 1), first.value_or(0));
+    const auto parts = times == std::string_view::npos ? 1 : detail::whole_number<int>(item.substr(times + 1), 1);
     if (!first || !last || !parts) throw bad(item);
     const auto count = (std::int64_t{*last} - *first + 1) * *parts;
-    if (count > most_devices - static_cast<std::int64_t>(devices.size()))
-      throw BuildError{"--devices has \"" + std::string{item} + "\": a process has at most " + std::to_string(most_devices) + " devices"};
+    if (count > detail::most_devices - static_cast<std::int64_t>(devices.size()))
+      throw BuildError{"--devices has \"" + std::string{item} + "\": a process has at most " + std::to_string(detail::most_devices) + " devices"};
     for (int n = 0; n < count; ++n) {
       const DeviceName device{kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda, *first + n / *parts, n % *parts};
       for (const auto& known : devices)
@@ -51,4 +53,4 @@ inline std::vector<DeviceName> parse_devices(std::string_view text) {
   return devices;
 }
 
-}  // namespace replicator::detail
+}  // namespace replicator
