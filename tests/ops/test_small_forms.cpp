@@ -14,6 +14,7 @@
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
 #include <replicator/ops/movement/reshape.hpp>
+#include <replicator/ops/movement/transpose.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/resolve/replica_context.hpp>
 
@@ -135,6 +136,25 @@ TEST_CASE("minimum and maximum take a number on either side") {
     CHECK(std::isnan(result[3]));
     CHECK(V(slope.begin(), slope.end() - 1) == V{1, 1, 0});
   }
+}
+
+TEST_CASE("clamp refuses bounds in the wrong order, and NaN") {
+  Graph graph;
+  const auto x = constant(graph, Array<float>{{2}, {-5, 5}});
+  constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(values(clamp(x, 1, 1)) == V{1, 1});
+  CHECK(values(clamp(x, 0, infinity)) == V{0, 5});
+  CHECK_THAT(error_of([&] { (void)clamp(x, 1, 0); }),
+             Catch::Contains("replica 0: clamp at test_small_forms.cpp:") && Catch::Contains("the bounds are 1 and 0: both must be numbers, the lower one first"));
+  CHECK_THAT(error_of([&] { (void)clamp(x, nan, 0); }), Catch::Contains("the lower one first"));
+}
+
+TEST_CASE("transpose without axes reverses them") {
+  Graph graph;
+  const auto x = constant(graph, Array<float>{{2, 3}, {1, 2, 3, 4, 5, 6}});
+  CHECK(transpose(x).shape() == Shape{3, 2});
+  CHECK(values(transpose(x)) == V{1, 4, 2, 5, 3, 6});
+  CHECK(values(transpose(reshape(x, {1, 2, 3}))) == values(transpose(reshape(x, {1, 2, 3}), {2, 1, 0})));
 }
 
 TEST_CASE("reshape takes the shape of another tensor") {

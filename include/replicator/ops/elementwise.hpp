@@ -37,6 +37,13 @@ constexpr bool functions_in_rp_map_are_called_without_std() {
   return requires(F & f, Symbols... symbols) { f(symbols...); };
 }
 
+// For clamp.
+template <class = void>
+[[noreturn]] void refuse_bounds(Number low, Number high, const AnyTensor& x, Location where) {
+  throw BuildError{"replica " + std::to_string(x.graph().replica()) + ": clamp at " + where.text() + ": the bounds are " + number_text(low.real()) + " and " +
+                   number_text(high.real()) + ": both must be numbers, the lower one first"};
+}
+
 // Records f's expression: calls f with one symbol for each input.
 template <class F, std::size_t... I>
 detail::Expression record(F& f, DType compute, std::index_sequence<I...>) {
@@ -223,10 +230,12 @@ template <Element T>
 Tensor<T> maximum(Number a, Tensor<T> b, std::source_location where = std::source_location::current()) {
   return maximum(b, a, where);
 }
-// x, or the nearer of `low` and `high` where it is less or more. A NaN stays. Where x is taken, it receives the gradient.
+// x, or the nearer of `low` and `high` where it is less or more. A NaN stays. Where x is taken, it receives the gradient. Throws
+// BuildError if `low` is greater than `high`, or one of them is NaN.
 template <Element T>
 Tensor<T> clamp(Tensor<T> x, Number low, Number high, std::source_location where = std::source_location::current()) {
   for (const Number bound : {low, high}) detail::checked<T>(bound, x.any(), where, "clamp");
+  if (!(low.real() <= high.real())) detail::refuse_bounds(low, high, x.any(), where);
   return Tensor<T>{detail::titled_map(
       "clamp", dtype_of<T>, where, [&](Symbol a) { return min(max(a, low), high); }, x.any())};
 }

@@ -61,5 +61,12 @@ template <Element T>
 Tensor<T> transpose(Tensor<T> x, AxisValues permutation, std::source_location where = std::source_location::current()) {
   return Tensor<T>{compute(x.graph(), Transpose{std::move(permutation)}, {x}, where)};
 }
+// All axes in reverse order: rows become columns.
+template <Element T>
+Tensor<T> transpose(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  AxisValues reversed(x.shape().rank());
+  for (std::size_t i = 0; i < reversed.size(); ++i) reversed[i] = static_cast<std::int64_t>(reversed.size() - 1 - i);
+  return transpose(x, std::move(reversed), where);
+}
 
 }  // namespace replicator
