@@ -40,12 +40,13 @@ void for_each_index(const Shape& shape, F&& f) {
   }
 }
 
-inline std::int64_t offset_of(const Layout& layout, const Shape& shape, std::vector<std::int64_t> index) {
+inline std::int64_t offset_of(const Layout& layout, const Shape& shape, const std::vector<std::int64_t>& of) {
   std::int64_t offset = 0;
   if (layout.plain) {
-    for (std::size_t axis = 0; axis < shape.rank(); ++axis) offset = offset * shape[axis] + index[axis];
+    for (std::size_t axis = 0; axis < shape.rank(); ++axis) offset = offset * shape[axis] + of[axis];
     return offset;
   }
+  auto index = of;
   std::int64_t inner = 1;
   for (std::size_t i = layout.blocks; i-- > 0;) {
     auto& at = index[layout.axis[i]];
@@ -72,6 +73,7 @@ inline Held held(const TensorType& type, const Layout& layout) {
 }
 
 inline Held relaid(const Held& from, const Layout& layout) {
+  if (from.layout == layout) return from;
   Held to = held(from.type, layout);
   const std::size_t size = size_of(from.type.dtype);
   for_each_index(from.type.shape, [&](const std::vector<std::int64_t>& index) {
@@ -96,6 +98,7 @@ inline AnyArray array_of(const Held& value) {
 
 // True if every storage element outside of the tensor has only zero bytes.
 inline bool padding_is_zero(const Held& value) {
+  if (value.layout.plain) return true;  // it has none
   const std::size_t size = size_of(value.type.dtype);
   std::vector<bool> used(value.memory.size_bytes() / size);
   for_each_index(value.type.shape, [&](const std::vector<std::int64_t>& index) {
@@ -173,8 +176,10 @@ inline double scalar(const Expression& e, const ScalarInstruction& i, const std:
 inline std::vector<std::vector<double>> interpret(const Expression& e, const Shape& domain, std::span<const AnyArray> inputs) {
   std::vector<std::vector<double>> values, result(e.outputs.size());
   for (const auto& input : inputs) values.push_back(doubles(input));
+  std::vector<double> in, registers;
   for_each_index(domain, [&](const std::vector<std::int64_t>& index) {
-    std::vector<double> in, registers;
+    in.clear();
+    registers.clear();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Shape& shape = inputs[i].shape();
       std::size_t at = 0;
