@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Passes if FILE does not compile and the compiler says the file's `// EXPECT: <text>` within its first 20 lines, and nowhere the
-# text of a line `// NEVER: <text>`. `// STANDARD: <c++17>` chooses another standard than C++20.
+# text of a line `// NEVER: <text>`. `// STANDARD: <c++17>` chooses another standard than C++20. PRECOMPILED is included first, if it
+# is given and the standard is C++20.
 file(STRINGS "${FILE}" expect REGEX "^// EXPECT: ")
 list(LENGTH expect count)
 if(NOT count EQUAL 1)
@@ -16,7 +17,11 @@ if(other)
 endif()
 
 list(TRANSFORM INCLUDES PREPEND -I)
-execute_process(COMMAND "${COMPILER}" -std=${standard} -fopenmp -fsyntax-only -fno-diagnostics-show-caret ${INCLUDES} "${FILE}"
+set(first "")
+if(PRECOMPILED AND standard STREQUAL "c++20")
+  set(first -include "${PRECOMPILED}")
+endif()
+execute_process(COMMAND "${COMPILER}" -std=${standard} -fopenmp -fsyntax-only -fno-diagnostics-show-caret ${INCLUDES} ${first} "${FILE}"
                 RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
 if(result EQUAL 0)
   message(FATAL_ERROR "${FILE} compiles, but it must not")

@@ -61,7 +61,7 @@ Snapshot snapshot() {
   memory.state.values.emplace("later", counted({DType::float32, {2}}));
   return result;
 }
-const std::map<int, Resumption> steps{{0, {12, false, {}}}, {2, {6, false, {}}}, {3, {9, true, {}}}};
+const std::map<int, Resumption> steps{{0, {12, false, {}, {}}}, {2, {6, false, {}, {}}}, {3, {9, true, {}, {}}}};
 
 std::string refusal(std::span<const std::byte> bytes, int of = replicas) {
   try {
