@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost of a straggler: steps per second with and without one, in the synchronous and in the asynchronous regime.
-//   async [--work MS] [--straggler MS] [--steps N] and the flags of a deployment
-// Every replica sleeps for --work in each step; the straggler, which is the last replica, sleeps --straggler longer.
+//
+//   async [--work MS] [--straggler MS] [--steps N]
+//
+// It takes the flags of a deployment too. Every replica sleeps for --work in each step. The last replica is the straggler. It
+// sleeps for --straggler more.
 // Sleeping makes the figures independent of the number of cores. A step counts when as many gradients as there are
 // replicas (or groups) have arrived. In a job of several processes it measures over all of them, and process 0 prints.
 #include <chrono>

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times the convolutions of a training step of ResNet-50 v1.5 alone on a device, with the kernels that a step would
-// choose. Also times how fast the device copies its own memory. Together with the bytes of a step's other kernels
-// (scripts/kernel_bytes.py) this gives a lower bound for a step.
+// Times the convolutions of a training step of ResNet-50 v1.5 alone on a device, with the kernels that a step would choose. Also
+// times how fast the device copies its own memory. No step can be faster than these convolutions and the copying of what its other
+// kernels read and write. scripts/kernel_bytes.py counts those bytes.
+//
 //   convolutions [--device cpu:0] [--batch 16] [--image-size 224] [--precision float32] [--tf32 yes] [--fastest-kernels yes] [--steps 5]
-// Prints seconds (median), the names of the kernels, and the bytes/s that are read and written.
+//
+// It prints the median time in seconds, the names of the kernels, and how many bytes are read and written in a second.
 #include <algorithm>
 #include <array>
 #include <chrono>

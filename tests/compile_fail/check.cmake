@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Passes if FILE does not compile and the compiler says the file's `// EXPECT: <text>` within its first 20 lines, and nowhere the
-# text of a line `// NEVER: <text>`. `// STANDARD: <c++17>` chooses another standard than C++20. PRECOMPILED is included first, if it
-# is given and the standard is C++20.
+# text of a line `// NEVER: <text>`. `// STANDARD: <c++17>` chooses another standard than C++20. Files in C++20
+# include FIRST_HEADER first, if it is given.
 file(STRINGS "${FILE}" expect REGEX "^// EXPECT: ")
 list(LENGTH expect count)
 if(NOT count EQUAL 1)
@@ -18,8 +18,8 @@ endif()
 
 list(TRANSFORM INCLUDES PREPEND -I)
 set(first "")
-if(PRECOMPILED AND standard STREQUAL "c++20")
-  set(first -include "${PRECOMPILED}")
+if(FIRST_HEADER AND standard STREQUAL "c++20")
+  set(first -include "${FIRST_HEADER}")
 endif()
 execute_process(COMMAND "${COMPILER}" -std=${standard} -fopenmp -fsyntax-only -fno-diagnostics-show-caret ${INCLUDES} ${first} "${FILE}"
                 RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)

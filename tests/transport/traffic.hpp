@@ -36,8 +36,9 @@ bool wait_all(T& endpoint, std::vector<transport::Ticket> tickets) {
       soon());
 }
 
-// Every rank sends `slots` messages of `bytes` to every rank (itself included) and receives as many, the receives
-// posted before or after the sends, in ascending or descending order of slots.
+// Every rank exchanges messages of `bytes` with every rank, also with itself: one for each slot in each direction. With
+// `receives_first` it posts its receives before its sends, else after them. With `descending` the receives are posted from the last
+// slot to the first and the sends from the first to the last, else the other way round.
 template <transport::Transport T>
 std::string all_pairs(T& endpoint, std::size_t bytes, bool receives_first, bool descending) {
   constexpr std::uint32_t slots = 3;

@@ -37,7 +37,7 @@ constexpr bool functions_in_rp_map_are_called_without_std() {
   return requires(F & f, Symbols... symbols) { f(symbols...); };
 }
 
-// For clamp.
+// Throws BuildError for the bounds of clamp.
 template <class = void>
 [[noreturn]] void refuse_bounds(Number low, Number high, const AnyTensor& x, Location where) {
   throw BuildError{"replica " + std::to_string(x.graph().replica()) + ": clamp at " + where.text() + ": the bounds are " + number_text(low.real()) + " and " +
@@ -112,9 +112,11 @@ REPLICATOR_REFUSE(==)
 REPLICATOR_REFUSE(!=)
 #undef REPLICATOR_REFUSE
 
-// y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. In f stand:
-//   numbers, + - * /, comparisons, && || !, and for integers % & | ^ ~ << >>;
-//   abs sign sqrt exp log tanh erf sin cos floor ceil round relu min max pow fma select, all without std::.
+// y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. f may use
+// - numbers, and the operators + - * /, comparisons and && || !
+// - for integers also the operators % & | ^ ~ << >>
+// - these functions, without std::: abs sign sqrt exp log tanh erf sin cos floor ceil round relu min max pow fma select
+//
 // It is differentiable to any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
 //   auto y = rp::map([](auto a, auto b) { return a * exp(-b); }, x0, x1);
 template <class F, Element T, class... More>

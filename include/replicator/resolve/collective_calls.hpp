@@ -31,8 +31,8 @@ struct CollectiveOptions {
   std::string label = {};  // a name for messages and explain()
   // The groups of replicas: {{0, 1}, {2, 3}}, group_rows(R, columns) or group_columns(R, columns). By default all
   // replicas are one group. The collective happens inside each group. Every replica must give the same partition.
-  // Where a collective below says "replicas", it then means the members of the group, in ascending order. `root` is a
-  // position in the group, and there is one block for each member, in their order. Groups of one size are needed for all_gather,
+  // With groups, the word "replicas" in the comments below means the members of a group, in ascending order. `root` counts
+  // them from 0, and each of them has one block. Groups of one size are needed for all_gather,
   // reduce_scatter, all_to_all, map_reduce, map_gather and for a mean. The result of a group varies over the replicas,
   // so it cannot be assigned to a mirrored variable.
   Groups group = {};
