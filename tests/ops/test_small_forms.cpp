@@ -157,6 +157,13 @@ TEST_CASE("transpose without axes reverses them") {
   CHECK(values(transpose(reshape(x, {1, 2, 3}))) == values(transpose(reshape(x, {1, 2, 3}), {2, 1, 0})));
 }
 
+TEST_CASE("a constant of a number is a scalar of its type") {
+  Graph graph;
+  CHECK(values(constant(graph, 2.5f)) == V{2.5});
+  CHECK(constant(graph, 2.5).any().type() == TensorType{DType::float64, {}});
+  CHECK(constant(graph, 2).any().type() == TensorType{DType::int32, {}});
+}
+
 TEST_CASE("reshape takes the shape of another tensor") {
   Graph graph;
   const auto x = constant(graph, Array<float>{{4}, {1, 2, 3, 4}}), like = constant(graph, Array<float>{{2, 2}});

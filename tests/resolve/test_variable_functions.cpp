@@ -32,7 +32,10 @@ TEST_CASE("a function of one tensor takes a variable, too") {
   same(rp::softplus(w), rp::softplus(x));
   same(rp::gelu(w, Gelu::exact), rp::gelu(x, Gelu::exact));
   same(rp::pow(w, 2), rp::pow(x, 2));
+  same(rp::pow(2, w), rp::pow(2, x));
   same(rp::maximum(w, 2), rp::maximum(x, 2));
+  same(rp::maximum(2, w), rp::maximum(2, x));
+  same(rp::minimum(2, w), rp::minimum(2, x));
   same(rp::clamp(w, 1, 3), rp::clamp(x, 1, 3));
   same(rp::sum(w), rp::sum(x));
   same(rp::mean(w, {0}), rp::mean(x, {0}));

@@ -33,6 +33,12 @@ std::string Location::text() const {
 }
 
 namespace detail {
+// "replica 2: all_reduce at gan.cpp:41": how an error names the call that was refused while a graph was built.
+template <class = void>
+std::string call_text(int replica, std::string_view call, Location where) {
+  return "replica " + std::to_string(replica) + ": " + std::string{call} + " at " + where.text();
+}
+
 // Whether the text of an error names a source line, as in "train.cpp:31".
 template <class = void>
 bool names_a_line(std::string_view text) {

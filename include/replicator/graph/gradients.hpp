@@ -154,7 +154,7 @@ class Differentiation {
   std::vector<AnyTensor> of_compute(const AnyOperation& operation, std::span<const AnyTensor> inputs, std::span<const AnyTensor> outputs,
                                     std::span<const AnyTensor> upstream, Location where) {
     if (!operation.has_gradient())
-      throw BuildError{"replica " + std::to_string(graph_.replica()) + ": the gradient asked for at " + where_.text() + " passes through " +
+      throw BuildError{call_text(graph_.replica(), "the gradient asked for", where_) + " passes through " +
                        std::string{operation.name()} + " at " + where.text() +
                        ", which has no gradient rule: give the operation one, or wrap its input in rp::stop_gradient"};
     const auto wanted = std::make_unique<bool[]>(inputs.size());
@@ -164,12 +164,12 @@ class Differentiation {
     bool fits = gradients.size() <= inputs.size();
     for (std::size_t i = gradients.size(); i < inputs.size(); ++i) fits = fits && !(wanted[i] && is_floating(inputs[i].dtype()));
     if (!fits)
-      throw BuildError{"replica " + std::to_string(graph_.replica()) + ": the gradient rule of " + std::string{operation.name()} + " at " + where.text() +
+      throw BuildError{call_text(graph_.replica(), "the gradient rule of " + std::string{operation.name()}, where) +
                        " gives " + std::to_string(gradients.size()) + " gradients for " + std::to_string(inputs.size()) +
                        " inputs: it must return one tensor for each input, in order, and an empty rp::AnyTensor{} where the gradient is zero"};
     for (std::size_t i = 0; i < gradients.size(); ++i)
       if (gradients[i] && gradients[i].type() != inputs[i].type())
-        throw BuildError{"replica " + std::to_string(graph_.replica()) + ": the gradient rule of " + std::string{operation.name()} + " at " + where.text() +
+        throw BuildError{call_text(graph_.replica(), "the gradient rule of " + std::string{operation.name()}, where) +
                          " gives " + gradients[i].type().text() + " for input " + std::to_string(i) + ", which is " + inputs[i].type().text() +
                          ": a gradient has the type and shape of its input"};
     return gradients;

@@ -342,7 +342,7 @@ std::uint32_t add_compute(Graph& graph, AnyOperation operation, std::span<const 
   try {
     outputs = operation.infer_shape(types);
   } catch (const BuildError& error) {
-    throw BuildError{"replica " + std::to_string(graph.replica()) + ": " + operation.title() + " at " + where.text() + ": " + error.what()};
+    throw BuildError{detail::call_text(graph.replica(), operation.title(), where) + ": " + error.what()};
   }
   return graph.add({detail::Compute{std::move(operation)}, std::move(values), std::move(outputs), where, {}});
 }

@@ -17,7 +17,7 @@ class LogicalDeviceScope {
   LogicalDeviceScope(Graph& graph, int device, Location where) : LogicalDeviceScope{graph, device} {
     if (device >= 0 && device < graph.logical_devices()) return;
     const int last = graph.logical_devices() - 1;
-    throw BuildError{"replica " + std::to_string(graph.replica()) + ": logical_device(" + std::to_string(device) + ") at " + where.text() +
+    throw BuildError{detail::call_text(graph.replica(), "logical_device(" + std::to_string(device) + ")", where) +
                      " does not exist: a replica has the logical device" + (last == 0 ? " 0 only" : "s 0 to " + std::to_string(last)) +
                      "; ask for more with --logical-devices"};
   }

@@ -192,7 +192,7 @@ AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTenso
   try {
     domain = broadcast_all(types);
   } catch (const BuildError& error) {
-    throw BuildError{"replica " + std::to_string(graph.replica()) + ": " + std::string{title} + " at " + where.text() + ": " + error.what()};
+    throw BuildError{call_text(graph.replica(), title, where) + ": " + error.what()};
   }
   return map_node(graph, std::move(expression), inputs, domain, result, where);
 }

@@ -62,7 +62,7 @@ inline int members_of(const Placeholder& placeholder, const Graph& graph) {
 template <class = void>
 AnyTensor placeholder_node(AnyTensor x, Placeholder placeholder, Location where, std::string label = {}) {
   Graph& graph = x.graph();
-  const std::string what = "replica " + std::to_string(graph.replica()) + ": " + std::string{name_of(placeholder.kind)} + " at " + where.text();
+  const std::string what = detail::call_text(graph.replica(), name_of(placeholder.kind), where);
   const bool reduces = placeholder.kind == CollectiveKind::all_reduce || placeholder.kind == CollectiveKind::reduce_scatter;
   if (reduces) detail::require_reducible(x.type(), placeholder.reduction, what);
   detail::require_groups(placeholder, graph.replicas(), what);

@@ -27,7 +27,7 @@ template <class = void>
 // Throws BuildError for a number beside a tensor of integers that does not fit these.
 template <class = void>
 [[noreturn]] void refuse_number(Number number, const AnyTensor& tensor, Location where, std::string_view title) {
-  throw BuildError{"replica " + std::to_string(tensor.graph().replica()) + ": " + std::string{title} + " at " + where.text() + ": found " + tensor.type().text() +
+  throw BuildError{call_text(tensor.graph().replica(), title, where) + ": found " + tensor.type().text() +
                    " and the number " + unfit_number(number, tensor.dtype())};
 }
 // The number. Beside integers it must be one of them; operations on bits take the low bits of any integer.

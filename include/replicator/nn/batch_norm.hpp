@@ -8,6 +8,7 @@
 
 #include <replicator/core/number_text.hpp>
 #include <replicator/nn/cross_replica_moments.hpp>
+#include <replicator/nn/layer_text.hpp>
 #include <replicator/ops/normalisation.hpp>
 #include <replicator/resolve/replica_context.hpp>
 
@@ -80,8 +81,7 @@ Tensor<T> batch_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(batch_norm(replica, cast<float>(x, where), name, options, where), where);
   const auto rank = x.shape().rank();
   const auto fail = [&](const std::string& problem) {
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": batch_norm \"" + std::string{name} + "\" at " +
-                     Location{where}.text() + ": " + problem + ", found " + x.any().type().text()};
+    throw BuildError{detail::layer_text(replica, "batch_norm", name, where) + ": " + problem + ", found " + x.any().type().text()};
   };
   if ((rank != 2 && rank != 4) || x.shape().elements() == 0) fail("x must be [N, C] or [N, C, H, W] and not empty");
   const auto channels = x.shape()[1];

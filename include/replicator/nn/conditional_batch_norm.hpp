@@ -8,6 +8,7 @@
 
 #include <replicator/nn/batch_norm.hpp>
 #include <replicator/nn/embedding.hpp>
+#include <replicator/nn/layer_text.hpp>
 
 namespace replicator::nn {
 
@@ -34,8 +35,7 @@ Tensor<T> conditional_batch_norm(ReplicaContext& replica, Tensor<T> x, Tensor<I>
   const Shape shape = x.shape();
   if (shape.rank() != 4 || labels.shape() != Shape{shape[0]} || options.classes < 1 ||
       shape.elements() * (options.across_replicas ? replica.count() : 1) < 2 * shape[1])
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": conditional_batch_norm \"" + std::string{name} + "\" at " +
-                     Location{where}.text() + ": x must be [N, C, H, W] with more than one element for each channel, labels [N] and " +
+    throw BuildError{detail::layer_text(replica, "conditional_batch_norm", name, where) + ": x must be [N, C, H, W] with more than one element for each channel, labels [N] and " +
                      "classes at least 1; found " + x.any().type().text() + ", " + labels.any().type().text() + " and " +
                      std::to_string(options.classes) + " classes"};
   const auto scope = replica.scope(name);

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include <replicator/nn/initialisers.hpp>
+#include <replicator/nn/layer_text.hpp>
 #include <replicator/nn/spectral_norm.hpp>
 #include <replicator/ops/convolution.hpp>
 #include <replicator/resolve/replica_context.hpp>
@@ -36,7 +37,7 @@ Tensor<T> conv1d(ReplicaContext& replica, Tensor<T> x, std::string_view name, co
                  std::source_location where = std::source_location::current()) {
   if (x.shape().rank() != 3 || options.features < 1 || options.groups < 1 || x.shape()[1] < options.groups ||
       x.shape()[1] % options.groups != 0 || options.features % options.groups != 0)
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": conv1d \"" + std::string{name} + "\" at " + Location{where}.text() +
+    throw BuildError{detail::layer_text(replica, "conv1d", name, where) +
                      ": x must be [N, C, L], features at least 1, and groups a divisor of both C and the features; found " + x.any().type().text() + ", " +
                      std::to_string(options.features) + " features and " + std::to_string(options.groups) + " groups"};
   const auto scope = replica.scope(name);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <replicator/nn/initialisers.hpp>
+#include <replicator/nn/layer_text.hpp>
 #include <replicator/nn/spectral_norm.hpp>
 #include <replicator/ops/convolution_transpose.hpp>
 #include <replicator/resolve/replica_context.hpp>
@@ -36,8 +37,7 @@ Tensor<T> conv_transpose2d(ReplicaContext& replica, Tensor<T> x, std::string_vie
                            std::source_location where = std::source_location::current()) {
   if (x.shape().rank() != 4 || options.groups < 1 || options.features < options.groups ||
       options.features % options.groups != 0)
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": conv_transpose2d \"" + std::string{name} +
-                     "\" at " + Location{where}.text() +
+    throw BuildError{detail::layer_text(replica, "conv_transpose2d", name, where) +
                      ": x must be [N, C, H, W], features at least 1 and a multiple of groups; found " +
                      x.any().type().text() + ", " + std::to_string(options.features) + " features and " +
                      std::to_string(options.groups) + " groups"};

@@ -30,7 +30,7 @@ Tensor<T> embedding(ReplicaContext& replica, Tensor<I> indices, std::string_view
   static_assert(IndexElement<I>, "replicator: nn::embedding takes indices of int32 or int64: rp::cast<std::int32_t>(indices)");
   const std::string title = "embedding \"" + replica.graph().scope() + std::string{name} + "\"";
   if (options.entries < 1 || options.features < 1)
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": " + title + " at " + Location{where}.text() + ": entries and features must be at least 1, found " +
+    throw BuildError{replicator::detail::call_text(replica.id(), title, where) + ": entries and features must be at least 1, found " +
                      std::to_string(options.entries) + " and " + std::to_string(options.features)};
   const auto scope = replica.scope(name);
   const auto weight = detail::layer_weight<T>(replica, {options.entries, options.features},

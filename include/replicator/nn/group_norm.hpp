@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <replicator/nn/layer_text.hpp>
 #include <replicator/ops/movement/broadcast_to.hpp>
 #include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/normalisation.hpp>
@@ -57,8 +58,7 @@ Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view what
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(group_norm(replica, cast<float>(x, where), what, name, options, where), where);
   const Shape shape = x.shape();
   const auto fail = [&](const std::string& problem) {
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": " + std::string{what} + " \"" + std::string{name} +
-                     "\" at " + Location{where}.text() + ": " + problem + ", found " + x.any().type().text()};
+    throw BuildError{layer_text(replica, what, name, where) + ": " + problem + ", found " + x.any().type().text()};
   };
   std::int64_t elements = 1;  // of an example
   for (std::size_t axis = 1; axis < shape.rank(); ++axis) elements *= shape[axis];

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <replicator/nn/initialisers.hpp>
+#include <replicator/nn/layer_text.hpp>
 #include <replicator/nn/spectral_norm.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
@@ -29,8 +30,7 @@ template <FloatingElement T>
 Tensor<T> linear(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LinearOptions& options,
                  std::source_location where = std::source_location::current()) {
   if (x.shape().rank() < 2 || options.features < 1)
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": linear \"" + std::string{name} + "\" at " +
-                     Location{where}.text() +
+    throw BuildError{detail::layer_text(replica, "linear", name, where) +
                      ": x must be [.., inputs] with at least two axes, and features at least 1; found " +
                      x.any().type().text() + " and " + std::to_string(options.features) + " features"};
   const auto scope = replica.scope(name);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <replicator/nn/initialisers.hpp>
+#include <replicator/nn/layer_text.hpp>
 #include <replicator/ops/activation.hpp>
 #include <replicator/ops/matmul.hpp>
 #include <replicator/ops/movement/concat.hpp>
@@ -52,7 +53,7 @@ class RecurrentGates {
                  std::source_location where)
       : features_{options.features}, where_{where} {
     if (x.shape().rank() != 3 || x.shape()[0] == 0 || x.shape()[2] == 0 || options.features < 1)
-      throw BuildError{"replica " + std::to_string(replica.id()) + ": " + std::string{what} + " \"" + std::string{name} + "\" at " + Location{where}.text() +
+      throw BuildError{layer_text(replica, what, name, where) +
                        ": x must be [places, batch, inputs] with at least one place and one input, and features at least 1; found " + x.any().type().text() + " and " +
                        std::to_string(options.features) + " features"};
     const auto scope = replica.scope(name);
@@ -85,7 +86,7 @@ class RecurrentGates {
   // Throws BuildError unless a state that was given is [batch, features].
   void require_state(ReplicaContext& replica, std::string_view what, std::string_view name, Tensor<T> state) const {
     if (state.shape() == Shape{inputs_[0].shape()[0], features_}) return;
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": " + std::string{what} + " \"" + std::string{name} + "\" at " + Location{where_}.text() +
+    throw BuildError{layer_text(replica, what, name, where_) +
                      ": the first state must be " + Shape{inputs_[0].shape()[0], features_}.text() + ", found " + state.any().type().text()};
   }
 

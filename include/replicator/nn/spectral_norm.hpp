@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include <replicator/nn/layer_text.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/reduce.hpp>
@@ -79,8 +80,7 @@ Tensor<T> spectral_norm(ReplicaContext& replica, Tensor<T> weight, std::string_v
   if (rank < 2 || options.output_axis < 0 || options.output_axis >= static_cast<std::int64_t>(rank) ||
       options.power_iterations < 1)
     throw BuildError{
-        "replica " + std::to_string(replica.id()) + ": spectral_norm \"" + std::string{name} + "\" at " +
-        Location{where}.text() + ": a weight of at least two axes, one of them output_axis, and at least " +
+        detail::layer_text(replica, "spectral_norm", name, where) + ": a weight of at least two axes, one of them output_axis, and at least " +
         "one iteration are needed; found " + weight.any().type().text() + ", output_axis " +
         std::to_string(options.output_axis) + " and " + std::to_string(options.power_iterations) + " iterations"};
   const auto axis = static_cast<std::size_t>(options.output_axis);

@@ -288,7 +288,7 @@ template <FloatingElement T>
 Tensor<T> attention(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options = {},
                     std::source_location where = std::source_location::current()) {
   const auto refuse = [&](const std::string& must) {
-    throw BuildError{"replica " + std::to_string(q.graph().replica()) + ": attention at " + Location{where}.text() + ": found queries " +
+    throw BuildError{detail::call_text(q.graph().replica(), "attention", where) + ": found queries " +
                      q.any().type().text() + ", keys " + k.any().type().text() + " and values " + v.any().type().text() + ": " + must};
   };
   if (q.shape().rank() < 2 || k.shape().rank() < 2 || v.shape().rank() < 2 || q.shape()[-1] != k.shape()[-1] || k.shape()[-2] != v.shape()[-2])

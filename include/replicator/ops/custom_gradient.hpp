@@ -37,7 +37,7 @@ struct CustomGradient {
     const auto count = static_cast<std::size_t>(arguments);
     for (std::size_t i = count; i < at.wanted.size(); ++i)
       if (at.wanted[i])
-        throw BuildError{"replica " + std::to_string(at.graph.replica()) + ": the function given to custom_gradient at " + at.where.text() +
+        throw BuildError{detail::call_text(at.graph.replica(), "the function given to custom_gradient", at.where) +
                          " uses a tensor that is not among its arguments, and a gradient for that tensor was asked for: pass it as an argument, or use "
                          "its rp::stop_gradient"};
     std::vector<AnyTensor> upstream{at.upstream.begin(), at.upstream.end()};

@@ -40,7 +40,7 @@ constexpr bool functions_in_rp_map_are_called_without_std() {
 // Throws BuildError for the bounds of clamp.
 template <class = void>
 [[noreturn]] void refuse_bounds(Number low, Number high, const AnyTensor& x, Location where) {
-  throw BuildError{"replica " + std::to_string(x.graph().replica()) + ": clamp at " + where.text() + ": the bounds are " + number_text(low.real()) + " and " +
+  throw BuildError{detail::call_text(x.graph().replica(), "clamp", where) + ": the bounds are " + number_text(low.real()) + " and " +
                    number_text(high.real()) + ": both must be numbers, the lower one first"};
 }
 
@@ -289,6 +289,11 @@ Tensor<To> cast(Tensor<From> x, std::source_location where = std::source_locatio
 template <Element T>
 Tensor<T> constant(Graph& graph, Array<T> values, std::source_location where = std::source_location::current()) {
   return Tensor<T>{constant_node(graph, std::move(values).any(), where)};
+}
+// A scalar with this value.
+template <Element T>
+Tensor<T> constant(Graph& graph, T value, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{fill(graph, {dtype_of<T>, {}}, value, where)};
 }
 // `value` in every element. There is no array: the value is computed where it is needed.
 template <Element T>

@@ -53,7 +53,7 @@ Tensor<std::int32_t> argmax(Tensor<T> x, std::int64_t axis = -1,
 // 0, 1, ... n - 1, as a constant of the graph. Throws BuildError for a negative n.
 inline Tensor<std::int32_t> iota(Graph& graph, std::int32_t n,
                                  std::source_location where = std::source_location::current()) {
-  if (n < 0) throw BuildError{"replica " + std::to_string(graph.replica()) + ": iota at " + Location{where}.text() + ": asked for " + std::to_string(n) + " numbers: ask for 0 or more"};
+  if (n < 0) throw BuildError{detail::call_text(graph.replica(), "iota", where) + ": asked for " + std::to_string(n) + " numbers: ask for 0 or more"};
   Array<std::int32_t> places{Shape{n}};
   for (std::int32_t i = 0; i < n; ++i) places[i] = i;
   return Tensor<std::int32_t>{constant_node(graph, std::move(places).any(), where)};
@@ -66,7 +66,7 @@ requires(std::same_as<I, std::int32_t> || std::same_as<I, std::int64_t>)
     Tensor<T> one_hot(Tensor<I> labels, std::int32_t classes,
                       std::source_location where = std::source_location::current()) {
   if (classes < 1)
-    throw BuildError{"replica " + std::to_string(labels.graph().replica()) + ": one_hot at " + Location{where}.text() + ": asked for " + std::to_string(classes) +
+    throw BuildError{detail::call_text(labels.graph().replica(), "one_hot", where) + ": asked for " + std::to_string(classes) +
                      " classes of labels " + labels.any().type().text() + ": give the number of classes, at least 1"};
   Shape column = labels.shape();
   column.push_back(1);

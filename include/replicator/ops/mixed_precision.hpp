@@ -30,7 +30,7 @@ namespace replicator {
 inline detail::ScopedValue<DType> mixed_precision(Graph& graph, DType products = DType::bfloat16,
                                                   std::source_location where = std::source_location::current()) {
   if (products != DType::bfloat16 && products != DType::float32)
-    throw BuildError{"replica " + std::to_string(graph.replica()) + ": mixed_precision at " + Location{where}.text() + " was asked for products in " +
+    throw BuildError{detail::call_text(graph.replica(), "mixed_precision", where) + " was asked for products in " +
                      std::string{name_of(products)} + ": take rp::DType::bfloat16, or rp::DType::float32 for a part that is to be exact"};
   return {graph.products(), products};
 }

@@ -91,7 +91,7 @@ namespace detail {
 
 template <class = void>
 [[noreturn]] void refuse_random(const Graph& graph, Location where, const std::string& why) {
-  throw BuildError{"replica " + std::to_string(graph.replica()) + ": random numbers at " + where.text() + ": " + why};
+  throw BuildError{detail::call_text(graph.replica(), "random numbers", where) + ": " + why};
 }
 
 // For bfloat16 the numbers are float32. A result that is made of them is rounded when it is stored.

@@ -62,7 +62,7 @@ Tensor<T> all_to_all(Tensor<T> x, std::int64_t split = 0, std::int64_t join = 0,
   };
   const std::size_t from = axis(split), to = axis(join);
   if (from == 0 && to == 0) return Tensor<T>{detail::placeholder_node(x, exchange, where, options.label)};
-  const std::string what = "replica " + std::to_string(x.graph().replica()) + ": all_to_all at " + Location{where}.text();
+  const std::string what = detail::call_text(x.graph().replica(), "all_to_all", where);
   detail::require_groups(exchange, x.graph().replicas(), what);
   const int members = detail::members_of(exchange, x.graph());
   if (x.shape()[from] % members != 0)

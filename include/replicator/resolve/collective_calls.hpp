@@ -17,8 +17,8 @@ struct Axes;  // of ops/reduce.hpp
 
 namespace detail {
 template <class T>
-constexpr void refuse_axes_reduction() {
-  static_assert(!Element<T>, "replicator: the reduction over replicas is rp::Reduction::sum, mean, min or max: rp::sum and the like reduce the axes of a tensor");
+constexpr void refuse_other_reduction() {
+  static_assert(!Element<T>, "replicator: the reduction over replicas is rp::Reduction::sum, mean, min or max; rp::sum and the like reduce the axes of a tensor");
 }
 template <class T>
 constexpr void refuse_no_reduction() {
@@ -48,20 +48,6 @@ Tensor<T> all_reduce(Tensor<T> x, Reduction reduction, const CollectiveOptions& 
   return Tensor<T>{detail::placeholder_node(x, {detail::CollectiveKind::all_reduce, reduction, 0, options.any_order, options.group}, where, options.label)};
 }
 
-// Refuses a call without a reduction.
-template <Element T>
-Tensor<T> all_reduce(Tensor<T> x) {
-  detail::refuse_no_reduction<T>();
-  return x;
-}
-
-// Refuses rp::sum, rp::mean, rp::min and rp::max, which reduce the axes of one tensor.
-template <Element T>
-Tensor<T> all_reduce(Tensor<T> x, Tensor<T> (*)(Tensor<T>, const Axes&, std::source_location), const CollectiveOptions& = {}) {
-  detail::refuse_axes_reduction<T>();
-  return x;
-}
-
 // Joins the values of all replicas along axis 0, in the order of the replicas: [n, ...] -> [replicas * n, ...]. A
 // scalar gives [replicas].
 template <Element T>
@@ -78,19 +64,19 @@ Tensor<T> reduce_scatter(Tensor<T> x, Reduction reduction, const CollectiveOptio
   return Tensor<T>{detail::placeholder_node(x, {detail::CollectiveKind::reduce_scatter, reduction, 0, options.any_order, options.group}, where, options.label)};
 }
 
-// Refuses a call without a reduction.
-template <Element T>
-Tensor<T> reduce_scatter(Tensor<T> x) {
-  detail::refuse_no_reduction<T>();
-  return x;
-}
-
-// Refuses rp::sum and the like, as all_reduce does.
-template <Element T>
-Tensor<T> reduce_scatter(Tensor<T> x, Tensor<T> (*)(Tensor<T>, const Axes&, std::source_location), const CollectiveOptions& = {}) {
-  detail::refuse_axes_reduction<T>();
-  return x;
-}
+// Refuses a call without a reduction, with the name of one, or with rp::sum and the like.
+#define REPLICATOR_REFUSE(function)                                                                                              \
+  template <Element T>                                                                                                           \
+  Tensor<T> function(Tensor<T> x) { return detail::refuse_no_reduction<T>(), x; }                                                \
+  template <Element T>                                                                                                           \
+  Tensor<T> function(Tensor<T> x, const char*, const CollectiveOptions& = {}) { return detail::refuse_other_reduction<T>(), x; } \
+  template <Element T>                                                                                                           \
+  Tensor<T> function(Tensor<T> x, Tensor<T> (*)(Tensor<T>, const Axes&, std::source_location), const CollectiveOptions& = {}) {  \
+    return detail::refuse_other_reduction<T>(), x;                                                                               \
+  }
+REPLICATOR_REFUSE(all_reduce)
+REPLICATOR_REFUSE(reduce_scatter)
+#undef REPLICATOR_REFUSE
 
 // The root replica's value, on every replica. Throws BuildError if there is no such replica.
 template <Element T>

@@ -48,7 +48,7 @@ struct MappedThunks {
 // Runs this replica's thunks.
 template <class Thunks>
 MappedThunks run_thunks(Graph& graph, const Thunks& thunks, std::string_view name, const CollectiveOptions& options, Location where) {
-  MappedThunks result{"replica " + std::to_string(graph.replica()) + ": " + std::string{name} + " at " + where.text(),
+  MappedThunks result{detail::call_text(graph.replica(), name, where),
                       static_cast<int>(thunks.size()),
                       graph.replicas(),
                       {},

@@ -50,6 +50,12 @@ class ReplicaContext {
                        std::source_location where = std::source_location::current()) {
     return {*graph_, detail::declare_variable(*graph_, name, {dtype_of<T>, shape}, std::move(initializer), options, where)};
   }
+  // Refuses a declaration without an initialiser.
+  template <Element T>
+  Variable<T> variable(std::string_view name, Shape shape) {
+    static_assert(!Element<T>, "replicator: a variable needs its first value: replica.variable<float>(name, shape, rp::Initializer::zeros()), or normal(mean, deviation)");
+    return variable<T>(name, shape, Initializer::zeros());
+  }
 
   // The trainable variables of element type T that this step has read so far, in the order of declaration. With a
   // scope, only those below it: "generator" gives generator.linear.weight, ... So a step with two networks can train

@@ -29,6 +29,11 @@ namespace replicator {
   Tensor<T> function(const Variable<T>& w, Parameter name __VA_ARGS__, std::source_location where = std::source_location::current()) { \
     return function(w.read(where), name, where);                                                                                       \
   }
+#define REPLICATOR_READ_AFTER(function)                                                                              \
+  template <Element T>                                                                                               \
+  Tensor<T> function(Number a, const Variable<T>& w, std::source_location where = std::source_location::current()) { \
+    return function(a, w.read(where), where);                                                                        \
+  }
 REPLICATOR_READ(abs)
 REPLICATOR_READ(sign)
 REPLICATOR_READ(sqrt)
@@ -68,7 +73,11 @@ REPLICATOR_READ_WITH(log_softmax, std::int64_t, axis, = -1)
 REPLICATOR_READ_WITH(log_sum_exp, std::int64_t, axis, = -1)
 REPLICATOR_READ_WITH(reshape, std::vector<std::int64_t>, extents)
 REPLICATOR_READ_WITH(transpose, AxisValues, permutation)
+REPLICATOR_READ_AFTER(pow)
+REPLICATOR_READ_AFTER(minimum)
+REPLICATOR_READ_AFTER(maximum)
 #undef REPLICATOR_READ
+#undef REPLICATOR_READ_AFTER
 #undef REPLICATOR_READ_WITH
 
 // As for tensors.

@@ -54,7 +54,7 @@ class Local {
   static void require_local(const ReplicaContext& replica, std::uint32_t variable, Location where) {
     const auto& declared = replica.graph().variables()[variable];
     if (declared.kind != VariableKind::replica_local)
-      throw BuildError{"replica " + std::to_string(replica.id()) + ": minimize of nn::local at " + where.text() + " was given \"" + declared.name +
+      throw BuildError{replicator::detail::call_text(replica.id(), "minimize of nn::local", where) + " was given \"" + declared.name +
                        "\", declared at " + declared.where.text() +
                        ", which is mirrored: each replica would give it another value; declare it while replica.local_variables() lives, minimize it "
                        "without nn::local, or give nn::local a list of the others: replica.trainable_variables<float>(\"expert\"), for example"};
@@ -89,7 +89,7 @@ void average_over_replicas(ReplicaContext& replica, std::string_view scope = {},
     any = true;
   }
   if (!any)
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": average_over_replicas at " + Location{where}.text() +
+    throw BuildError{replicator::detail::call_text(replica.id(), "average_over_replicas", where) +
                      " found no replica-local floating variable" + (scope.empty() ? std::string{} : " below \"" + std::string{scope} + "\"") +
                      " that this step has declared: declare the layers before, while replica.local_variables() lives"};
 }

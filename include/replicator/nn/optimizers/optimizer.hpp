@@ -95,7 +95,7 @@ std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Vari
                                           std::source_location where = std::source_location::current()) {
   Graph& graph = loss.graph();
   const auto refuse = [&](const std::string& why) {
-    throw BuildError{"replica " + std::to_string(graph.replica()) + ": the loss minimised at " + Location{where}.text() + " " + why};
+    throw BuildError{replicator::detail::call_text(graph.replica(), "the loss minimised", where) + " " + why};
   };
   if (loss.shape().elements() != 1) refuse("must be one number, found " + loss.any().type().text() + ": take its rp::mean");
   const detail::ValuesRead read{loss};
@@ -164,7 +164,7 @@ template <FloatingElement T>
 void require_variables(const ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::string& asked,
                        std::source_location where = std::source_location::current()) {
   if (!variables.empty()) return;
-  const std::string who = "replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text();
+  const std::string who = replicator::detail::call_text(replica.id(), asked, where);
   const std::string type{name_of(dtype_of<T>)};
   const auto& graph = replica.graph();
   for (std::uint32_t i = 0; i < graph.variables().size(); ++i) {
@@ -189,7 +189,7 @@ void require_trainable(const ReplicaContext& replica, const std::vector<Variable
     const auto [cause, cure] = declared.trainable
                                    ? std::pair{" because replica.local_variables() was alive there", "declare it outside that scope"}
                                    : std::pair{"", "declare it without VariableKind::replica_local"};
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() + " was given \"" + variable.name() +
+    throw BuildError{replicator::detail::call_text(replica.id(), asked, where) + " was given \"" + variable.name() +
                      "\", declared at " + declared.where.text() + ", which is " + std::string{name_of(declared.kind)} + cause +
                      ": only mirrored variables can be trained on all replicas; " + cure + ", or train it by nn::local(optimizer) on each replica alone, and " +
                      "give each minimize a list of its variables: replica.trainable_variables<float>(\"expert\"), for example"};

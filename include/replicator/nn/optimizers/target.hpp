@@ -25,11 +25,11 @@ void update_targets(ReplicaContext& replica, std::string_view scope, std::int64_
                     std::source_location where = std::source_location::current()) {
   const auto variables = replica.trainable_variables<float>(scope);
   if (period < 1 || variables.empty())
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": update_targets at " + Location{where}.text() + ": found " +
+    throw BuildError{replicator::detail::call_text(replica.id(), "update_targets", where) + ": found " +
                      std::to_string(variables.size()) + " variables below \"" + std::string{scope} + "\" that this step has read, and a period of " +
                      std::to_string(period) + ": call the network first, and take a period from 1 on"};
   if (const auto& within = replica.graph().scope(); !within.empty())
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": update_targets at " + Location{where}.text() + " was called within the scope \"" +
+    throw BuildError{replicator::detail::call_text(replica.id(), "update_targets", where) + " was called within the scope \"" +
                      within + "\": call it outside of any scope, with the network's whole name"};
   const auto of_period = static_cast<double>(period);
   const Tensor<double> part{replicator::detail::map_at(

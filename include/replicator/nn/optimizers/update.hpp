@@ -41,7 +41,7 @@ template <class = void>
 void require_gradient(const Graph& graph, std::uint32_t variable, AnyTensor gradient, Location where) {
   const VariableDeclaration& declared = graph.variables()[variable];
   if (gradient.shape() == declared.type.shape) return;
-  throw BuildError{"replica " + std::to_string(graph.replica()) + ": the gradient given at " + where.text() + " for \"" + declared.name + "\" is " +
+  throw BuildError{replicator::detail::call_text(graph.replica(), "the gradient given", where) + " for \"" + declared.name + "\" is " +
                    gradient.type().text() + ", but the variable is " + declared.type.text() + " (declared at " + declared.where.text() +
                    "): give a gradient of its shape"};
 }

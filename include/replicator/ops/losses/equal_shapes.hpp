@@ -13,7 +13,7 @@ namespace replicator::detail {
 inline void require_equal_shapes(std::string_view what, AnyTensor a, AnyTensor b, Location where) {
   if (a.shape() == b.shape()) return;
   const auto left = a.shape().elements(), right = b.shape().elements();
-  throw BuildError{"replica " + std::to_string(a.graph().replica()) + ": " + std::string{what} + " at " + where.text() +
+  throw BuildError{detail::call_text(a.graph().replica(), what, where) +
                    ": the shapes must be equal, found " + a.shape().text() + " and " + b.shape().text() +
                    (left == right ? ": reshape one of them"
                                   : ": one of them has " + std::to_string(left) + " elements, the other " + std::to_string(right) +

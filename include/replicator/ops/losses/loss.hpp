@@ -27,8 +27,7 @@ namespace detail {
 inline void require_classes(std::string_view what, AnyTensor logits, AnyTensor labels, Location where) {
   const Shape& shape = logits.shape();
   if (shape.rank() > 0 && shape[-1] > 0 && labels.shape() == Shape{std::span{shape.begin(), shape.rank() - 1}}) return;
-  throw BuildError{"replica " + std::to_string(logits.graph().replica()) + ": " + std::string{what} + " at " +
-                   where.text() + ": the logits must be [.., C] and the labels [..]; found " + logits.type().text() +
+  throw BuildError{detail::call_text(logits.graph().replica(), what, where) + ": the logits must be [.., C] and the labels [..]; found " + logits.type().text() +
                    " and " + labels.type().text() + ": the classes are the last axis of the logits, and there is a label for each of the rest"};
 }
 

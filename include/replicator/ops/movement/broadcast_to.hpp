@@ -14,7 +14,7 @@ namespace replicator {
 template <Element T>
 Tensor<T> broadcast_to(Tensor<T> x, const Shape& shape, std::source_location where = std::source_location::current()) {
   if (const auto both = broadcast(x.shape(), shape); !both || !(*both == shape))
-    throw BuildError{"replica " + std::to_string(x.graph().replica()) + ": broadcast_to at " + Location{where}.text() + ": asked for the shape " + shape.text() +
+    throw BuildError{detail::call_text(x.graph().replica(), "broadcast_to", where) + ": asked for the shape " + shape.text() +
                      ", found " + x.any().type().text() + ": from the last axis on, each extent must be 1 or that of the shape"};
   detail::Expression e;
   e.compute = detail::compute_type(dtype_of<T>);

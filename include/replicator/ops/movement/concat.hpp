@@ -2,6 +2,7 @@
 // Joins tensors along an axis that exists (concat) or a new one (stack). Any dtype.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -45,6 +46,10 @@ template <class T>
 constexpr void refuse_separate_parts() {
   static_assert(!Element<T>, "replicator: rp::concat and rp::stack take their tensors in braces, and an axis: rp::concat({a, b}, 0)");
 }
+template <class T>
+constexpr void refuse_joined_types() {
+  static_assert(!std::same_as<T, T>, "replicator: rp::concat and rp::stack take tensors of one element type: rp::cast<float>(x), for example");
+}
 }  // namespace detail
 
 // Refuses tensors that are not in braces.
@@ -52,6 +57,12 @@ template <Element T, class... More>
 Tensor<T> concat(Tensor<T> a, Tensor<T>, const More&...) {
   detail::refuse_separate_parts<T>();
   return a;
+}
+// Refuses tensors of several element types.
+template <class T = AnyTensor>
+T concat(std::initializer_list<AnyTensor> parts, std::int64_t) {
+  detail::refuse_joined_types<T>();
+  return *parts.begin();
 }
 
 // Joins tensors of one shape along a new axis, which comes before their axis `axis` (-1: after the last).
@@ -81,6 +92,12 @@ template <Element T, class... More>
 Tensor<T> stack(Tensor<T> a, Tensor<T>, const More&...) {
   detail::refuse_separate_parts<T>();
   return a;
+}
+// Refuses tensors of several element types.
+template <class T = AnyTensor>
+T stack(std::initializer_list<AnyTensor> parts, std::int64_t) {
+  detail::refuse_joined_types<T>();
+  return *parts.begin();
 }
 
 }  // namespace replicator

@@ -19,6 +19,7 @@ REPLICATOR_TEMPLATE void Shape::refuse_size<>() const;
 REPLICATOR_TEMPLATE std::optional<Shape> broadcast<>(const Shape&, const Shape&);
 REPLICATOR_TEMPLATE std::string TensorType::text<>() const;
 REPLICATOR_TEMPLATE std::string Location::text<>() const;
+REPLICATOR_TEMPLATE std::string detail::call_text<>(int, std::string_view, Location);
 REPLICATOR_TEMPLATE std::string detail::number_text<>(double);
 REPLICATOR_TEMPLATE std::string detail::unfit_number<>(Number, DType);
 REPLICATOR_TEMPLATE std::shared_ptr<std::byte> detail::zero_bytes<>(std::size_t);

@@ -9,6 +9,7 @@ namespace replicator {
 
 REPLICATOR_TEMPLATE void detail::refuse_replica<>(int, int, int, int);
 REPLICATOR_TEMPLATE void nn::detail::refuse_option<>(const char*, const char*, double, const char*);
+REPLICATOR_TEMPLATE std::string nn::detail::layer_text<>(const ReplicaContext&, std::string_view, std::string_view, std::source_location);
 REPLICATOR_TEMPLATE std::int64_t detail::parse_number<>(std::string_view, std::string_view, std::int64_t, std::int64_t);
 REPLICATOR_TEMPLATE std::int64_t detail::parse_bytes<>(std::string_view, std::string_view);
 REPLICATOR_TEMPLATE std::shared_ptr<detail::Engine> detail::make_engine<>(Deployment&&);
