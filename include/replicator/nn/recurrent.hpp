@@ -100,13 +100,16 @@ class RecurrentGates {
 }  // namespace detail
 
 // Gated recurrent units over x [places, batch, inputs]. The state h begins as zeros, or as `first` [batch, features].
-// The gates r, z and n are sums of a product of the input (r_i, z_i, n_i) and one of the state (r_h, z_h, n_h):
+// Each gate has a product with the input (r_i, z_i, n_i) and a product with the state (r_h, z_h, n_h). They give the next state h':
 //   r = sigmoid(r_i + r_h)
 //   z = sigmoid(z_i + z_h)
 //   n = tanh(n_i + r n_h)
 //   h' = (1 - z) n + z h
-// Variables: <name>.weight_ih_l0 [3 features, inputs], <name>.weight_hh_l0 [3 features, features], <name>.bias_ih_l0 and
-// <name>.bias_hh_l0 [3 features], initially uniform within 1 / sqrt(features).
+//
+// Variables, which begin uniform within 1 / sqrt(features):
+// - <name>.weight_ih_l0 [3 features, inputs] and <name>.weight_hh_l0 [3 features, features]
+// - <name>.bias_ih_l0 and <name>.bias_hh_l0 [3 features]
+//
 // Throws BuildError where shapes do not fit.
 // Source: Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014, in the form of cuDNN and PyTorch.
 template <FloatingElement T>
@@ -130,11 +133,14 @@ GruResult<T> gru(ReplicaContext& replica, Tensor<T> x, std::string_view name, co
 }
 
 // Long short-term memory over x [places, batch, inputs]. The state (hidden h, cell c) begins as zeros, or as `first`.
-// The gates i, f, g and o are sums of a product of the input and one of h:
+// Each of the gates i, f, g and o is a product with the input plus a product with h. They give the next state (h', c'):
 //   c' = sigmoid(f) c + sigmoid(i) tanh(g)
 //   h' = sigmoid(o) tanh(c')
-// Variables: <name>.weight_ih_l0 [4 features, inputs], <name>.weight_hh_l0 [4 features, features], <name>.bias_ih_l0 and
-// <name>.bias_hh_l0 [4 features], initially uniform within 1 / sqrt(features).
+//
+// Variables, which begin uniform within 1 / sqrt(features):
+// - <name>.weight_ih_l0 [4 features, inputs] and <name>.weight_hh_l0 [4 features, features]
+// - <name>.bias_ih_l0 and <name>.bias_hh_l0 [4 features]
+//
 // Throws BuildError where shapes do not fit.
 // Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997, with the forget gate of Gers et al., 2000.
 template <FloatingElement T>

@@ -135,7 +135,7 @@ AnyTensor cut_rows(AnyTensor x, std::int64_t begin, std::int64_t end, std::int64
 //
 // Rules for thunks:
 // - They give equal shapes and dtypes.
-// - They do not communicate, and neither declare nor assign variables: not every replica calls them.
+// - They call no collectives, and they declare and assign no variables. The reason: not every replica calls them.
 // - Gradients may be taken with respect to tensors that every thunk uses, or to all tensors that the thunks use
 //   together. A tensor that only some thunks use, taken alone, is refused: the replicas would ask for different
 //   collectives.

@@ -72,8 +72,8 @@ class ReplicaContext {
   // While the result lives, names of declared variables begin with `name` and a dot.
   detail::ScopedValue<std::string> scope(std::string_view name) { return {graph_->scope(), graph_->scope() + std::string{name} + "."}; }
 
-  // While the result lives, all declared variables are replica-local, those of layers too: each replica trains weights of
-  // its own. nn::local(optimizer) trains them, and nn::average_over_replicas averages them.
+  // While the result lives, all declared variables are replica-local, those of layers too. Each replica then has weights of
+  // its own: nn::local(optimizer) trains them, and nn::average_over_replicas averages them.
   // - begin_equal: all replicas begin with the same weights.
   // - begin_apart: each replica draws its own, as the experts of a mixture must. Constants stay equal.
   // - no: inside such a scope, variables are again as they are declared.

@@ -29,6 +29,7 @@ namespace replicator {
   Tensor<T> function(const Variable<T>& w, Parameter name __VA_ARGS__, std::source_location where = std::source_location::current()) { \
     return function(w.read(where), name, where);                                                                                       \
   }
+// The first parameter is a number: rp::pow(2, w).
 #define REPLICATOR_READ_AFTER(function)                                                                              \
   template <Element T>                                                                                               \
   Tensor<T> function(Number a, const Variable<T>& w, std::source_location where = std::source_location::current()) { \

@@ -30,8 +30,7 @@ namespace detail {
 
 template <class = void>
 void require_parts(const ReplicaContext& replica, int parts, const TensorType& input, Location where) {
-  const std::string asked =
-      replicator::detail::call_text(replica.id(), "accumulate", where) + ": asked for " + std::to_string(parts) + " parts";
+  const std::string asked = replicator::detail::call_text(replica.id(), "accumulate", where) + ": asked for " + std::to_string(parts) + " parts";
   if (parts < 1) throw BuildError{asked + ": there must be at least 1"};
   if (input.shape.rank() == 0 || input.shape[0] % parts != 0)
     throw BuildError{asked + " of " + input.text() + ": the first extent must be a multiple of their number"};

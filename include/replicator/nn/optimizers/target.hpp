@@ -15,7 +15,7 @@ namespace replicator::nn {
 
 // Creates a copy "target.<its name>" (mirrored, not trainable) of every trainable variable below `scope` that this step
 // has read so far. Refreshes the copies before every `period`-th step of this replicated step, the first one included.
-// A network called within replica.scope("target") after this reads the copies:
+// After this call, a network that is called within replica.scope("target") reads the copies:
 //   auto value = critic(replica, x);                       // declares and reads critic.linear.weight
 //   rp::nn::update_targets(replica, "critic", 100);
 //   auto target = [&] { const auto scope = replica.scope("target"); return critic(replica, next); }();

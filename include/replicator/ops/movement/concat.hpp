@@ -52,19 +52,6 @@ constexpr void refuse_joined_types() {
 }
 }  // namespace detail
 
-// Refuses tensors that are not in braces.
-template <Element T, class... More>
-Tensor<T> concat(Tensor<T> a, Tensor<T>, const More&...) {
-  detail::refuse_separate_parts<T>();
-  return a;
-}
-// Refuses tensors of several element types.
-template <class T = AnyTensor>
-T concat(std::initializer_list<AnyTensor> parts, std::int64_t) {
-  detail::refuse_joined_types<T>();
-  return *parts.begin();
-}
-
 // Joins tensors of one shape along a new axis, which comes before their axis `axis` (-1: after the last).
 template <Element T>
 Tensor<T> stack(std::span<const Tensor<T>> parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
@@ -87,17 +74,14 @@ Tensor<T> stack(const std::vector<Tensor<T>>& parts, std::int64_t axis, std::sou
   return stack(std::span<const Tensor<T>>{parts}, axis, where);
 }
 
-// Refuses tensors that are not in braces.
-template <Element T, class... More>
-Tensor<T> stack(Tensor<T> a, Tensor<T>, const More&...) {
-  detail::refuse_separate_parts<T>();
-  return a;
-}
-// Refuses tensors of several element types.
-template <class T = AnyTensor>
-T stack(std::initializer_list<AnyTensor> parts, std::int64_t) {
-  detail::refuse_joined_types<T>();
-  return *parts.begin();
-}
+// Refuses tensors that are not in braces, and tensors of several element types.
+#define REPLICATOR_REFUSE(function)                                                                            \
+  template <Element T, class... More>                                                                          \
+  Tensor<T> function(Tensor<T> a, Tensor<T>, const More&...) { return detail::refuse_separate_parts<T>(), a; } \
+  template <class T = AnyTensor>                                                                               \
+  T function(std::initializer_list<AnyTensor> parts, std::int64_t) { return detail::refuse_joined_types<T>(), *parts.begin(); }
+REPLICATOR_REFUSE(concat)
+REPLICATOR_REFUSE(stack)
+#undef REPLICATOR_REFUSE
 
 }  // namespace replicator
