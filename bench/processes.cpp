@@ -14,7 +14,8 @@
 #include <exception>
 #include <memory>
 #include <replicator/collectives/choose/choose_schedule.hpp>
-#include <replicator/collectives/connect/host_transport.hpp>
+#include <replicator/collectives/connect/connect_hosts.hpp>
+#include <replicator/job/job_inline.hpp>
 #include <replicator/world/world.hpp>
 #include <span>
 #include <string>

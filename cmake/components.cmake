@@ -249,8 +249,8 @@ function(replicator_compile_units wanted)
   # The engines drive a step and compute nothing: -Og costs a thousandth of the smallest step's instructions, and saves a third of the
   # longest compilation.
   set_source_files_properties("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled/engine.cpp" PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-Og>)
-  # These units hold reports, flags, files and messages, and no kernels. -Os makes their code a third smaller, and compiles faster.
-  foreach(unit job replicate see)
+  # These units hold flags, files and messages, and no kernels. -Os makes their code a third smaller, and compiles faster.
+  foreach(unit job replicate)
     set_source_files_properties("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled/${unit}.cpp" PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-Os>)
   endforeach()
   # In a project without a CMAKE_BUILD_TYPE the kernels would be silently unoptimised.

@@ -21,6 +21,7 @@
 #include <replicator/job/clock_offset.hpp>
 #include <replicator/job/host_identity.hpp>
 #include <replicator/job/job.hpp>
+#include <replicator/job/job_inline.hpp>
 
 namespace replicator::tools {
 

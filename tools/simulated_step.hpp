@@ -18,7 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include <replicator/collectives/choose/choose_schedule.hpp>
-#include <replicator/collectives/simulate/simulate.hpp>
+#include <replicator/collectives/simulate/run_simulation.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/shape.hpp>
 

@@ -2,15 +2,12 @@
 // Instantiates the jobs that lose and admit processes, where the source tree has them.
 #pragma once
 
-#if __has_include(<replicator/job/elastic/elastic_job.hpp>)
-#include <replicator/job/elastic/elastic_job.hpp>
+#if __has_include(<replicator/job/elastic/job_sequence.hpp>)
+#include <replicator/job/elastic/job_sequence.hpp>
 
 namespace replicator::detail::transport {
 
-REPLICATOR_TEMPLATE ElasticJob::ElasticJob(const ProcessEnvironment&, const JobOptions&, Admission, std::string);
-REPLICATOR_TEMPLATE detail::Bytes ElasticJob::enter<>(const detail::Bytes&);
-REPLICATOR_TEMPLATE std::optional<AdmissionOffer> ElasticJob::hand_over<>(const std::function<bool(const detail::Bytes&)>&, const std::function<detail::Bytes()>&);
-REPLICATOR_TEMPLATE void ElasticJob::follow<>();
+REPLICATOR_TEMPLATE std::unique_ptr<JobSequence> open_job_sequence<>(const ProcessEnvironment&, const JobOptions&, Admission, std::string);
 
 }  // namespace replicator::detail::transport
 #endif

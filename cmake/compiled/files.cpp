@@ -6,5 +6,7 @@
 #include "safetensors.hpp"
 #undef REPLICATOR_TEMPLATE
 
+#include <replicator/engine/read_or_measure_topology.hpp>
+
 #define REPLICATOR_TEMPLATE template
 #include "files.hpp"

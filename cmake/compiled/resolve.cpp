@@ -4,5 +4,7 @@
 #include "operations.hpp"
 #undef REPLICATOR_TEMPLATE
 
+#include <replicator/resolve/resolve.hpp>
+
 #define REPLICATOR_TEMPLATE template
 #include "resolve.hpp"

@@ -5,8 +5,8 @@
 #include <replicator/graph/dot.hpp>
 #include <replicator/graph/graph_digest.hpp>
 #include <replicator/resolve/graph_outline.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/resolve/resolution_dot.hpp>
-#include <replicator/resolve/resolve.hpp>
 
 namespace replicator::detail {
 

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instantiates lowering and running programs, and the initial values of variables.
+// Instantiates lowering, planning and running programs, and marks of values.
 #pragma once
 
+#include <replicator/core/content_mark.hpp>
 #include <replicator/runtime/execution_options.hpp>
 #include <replicator/runtime/lowering.hpp>
-#include <replicator/runtime/variable_store.hpp>
+#include <replicator/runtime/plan/plan_request.hpp>
 
 namespace replicator::detail {
 
 REPLICATOR_TEMPLATE LoweredGraph lower<>(const GraphClass&, DeviceKind, ExecutableCache&);
+REPLICATOR_TEMPLATE Program plan<>(const PlanRequest&);
 REPLICATOR_TEMPLATE void execute<>(Program&, InputStage::Inputs, const ExecutionOptions&);
-REPLICATOR_TEMPLATE AnyArray initial_value<>(const VariableDeclaration&, std::uint64_t, int, const StagingSupport*);
+REPLICATOR_TEMPLATE std::uint64_t content_mark<>(std::span<const std::byte>);
 
 }  // namespace replicator::detail

@@ -2,7 +2,7 @@
 // Instantiates choosing and simulating schedules. Units that need no transport include this part of collectives.hpp alone.
 #pragma once
 
-#include <replicator/collectives/choose/choose_schedule.hpp>
+#include <replicator/collectives/choose/choice.hpp>
 #include <replicator/collectives/simulate/simulate.hpp>
 
 namespace replicator::detail::collectives {

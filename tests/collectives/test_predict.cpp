@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <replicator/collectives/choose/choose_schedule.hpp>
-#include <replicator/collectives/simulate/simulate.hpp>
+#include <replicator/collectives/simulate/run_simulation.hpp>
 #include <string>
 #include <vector>
 

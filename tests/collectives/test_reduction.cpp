@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <replicator/collectives/reduction.hpp>
+#include <replicator/collectives/combine_elements.hpp>
 #include <replicator/core/philox.hpp>
 #include <vector>
 

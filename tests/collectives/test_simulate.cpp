@@ -3,7 +3,7 @@
 #include <cmath>
 #include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/run/loads_to_messages.hpp>
-#include <replicator/collectives/simulate/simulate.hpp>
+#include <replicator/collectives/simulate/run_simulation.hpp>
 #include <string>
 #include <vector>
 

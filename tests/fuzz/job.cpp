@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes a running job with a misbehaving process. First byte: whether that is process 0.
 // covers: job/job_thread.hpp job/job_inline.hpp job/wire/link.hpp job/wire/frame.hpp
-#include <replicator/job/job.hpp>
+#include <replicator/job/job_inline.hpp>
 
 #include "strangers.hpp"
 

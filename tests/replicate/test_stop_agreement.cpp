@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <replicator/async/stop_agreement.hpp>
+#include <replicator/job/job_inline.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
 
 #include "../support/programs.hpp"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <replicator/engine/find_topology.hpp>
+#include <replicator/engine/read_or_measure_topology.hpp>
 #include <string>
 #include <vector>
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/core/content_mark.hpp>
+#include <replicator/core/mark_content.hpp>
 #include <replicator/core/philox.hpp>
 
 namespace test_content_mark {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/cpu/draw_first_values.hpp>
 #include <replicator/graph/graph.hpp>
 #include <replicator/nn/initialisers.hpp>
 #include <replicator/runtime/variable_store.hpp>

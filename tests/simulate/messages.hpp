@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <replicator/job/job.hpp>
+#include <replicator/job/job_inline.hpp>
 #include <replicator/transport/messenger.hpp>
 
 #include <sys/eventfd.h>

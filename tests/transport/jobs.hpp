@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <replicator/job/job.hpp>
+#include <replicator/job/job_inline.hpp>
 #include <string>
 #include <vector>
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <replicator/job/job.hpp>
+#include <replicator/job/job_inline.hpp>
 #include <replicator/job/pmix.hpp>
 #include <span>
 #include <string>

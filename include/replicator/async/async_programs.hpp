@@ -21,7 +21,7 @@
 #include <replicator/async/async_results.hpp>
 #include <replicator/async/resolve_async.hpp>
 #include <replicator/async/shard.hpp>
-#include <replicator/collectives/run/run.hpp>
+#include <replicator/collectives/connect/local_group.hpp>
 #include <replicator/cpu/environment.hpp>
 #include <replicator/engine/host.hpp>
 #include <replicator/engine/memory_limit.hpp>
@@ -29,7 +29,6 @@
 #include <replicator/runtime/device_threads.hpp>
 #include <replicator/runtime/execution_options.hpp>
 #include <replicator/runtime/plan/plan_request.hpp>
-#include <replicator/transport/in_process.hpp>
 
 namespace replicator::detail {
 
@@ -51,7 +50,7 @@ struct AsyncGraphs {
 // A group of replicas that are synchronous with each other: one asynchronous worker.
 struct AsyncGroup {
   int index = 0;
-  std::unique_ptr<transport::InProcessGroup> wire;
+  collectives::LocalGroup wire;  // its communicators are the members'
   std::shared_ptr<const AsyncGraphs> graphs;
   std::vector<AsyncMember> members;  // the first is the leader, which pulls and pushes for all
   std::vector<AnyArray> means;       // results of the step's all-reduces, by ordinal, in the memory of the first member's program
@@ -117,20 +116,20 @@ class AsyncPrograms {
     auto& group = *groups_.emplace_back(std::make_unique<AsyncGroup>());
     const int first = placement_.first_replica(index), count = placement_.replicas_of_group(), devices = placement_.devices_of_group();
     group.index = index;
-    group.wire = std::make_unique<transport::InProcessGroup>(devices);
     const int before = placement_.first_replica(placement_.first_group());
     group.graphs = graphs_of(std::span{resolution.steps}.subspan(static_cast<std::size_t>(first - before), static_cast<std::size_t>(count)));
     const collectives::ReplicaBlocks blocks{count, devices};
+    group.wire = collectives::connect_threads(blocks);
     for (int rank = 0; rank < devices; ++rank) {
       auto& member = group.members.emplace_back();
       member.device = placement_.first_device(index) + rank;
       member.first = first + blocks.begin(rank);
       member.count = blocks.count(rank);
-      member.communicator = collectives::make_communicator(transport::InProcess{*group.wire, rank}, blocks);
+      member.communicator = std::move(group.wire.communicators[static_cast<std::size_t>(rank)]);
     }
     DeviceThreads threads{devices};
     threads.run([&](int rank) { plan_member(group, group.members[static_cast<std::size_t>(rank)]); },
-                [&](const std::exception_ptr&) { group.wire->abort({"another device of the group failed", 0}); });
+                [&](const std::exception_ptr&) { group.wire.abort({"another device of the group failed", 0}); });
     auto& results = group.members[0].program.results;
     for (std::size_t k = resolution.results; k < results.size(); ++k)  // those after the results of the step function
       group.means.push_back(AnyArray::borrow(results[k][0].type(), results[k][0].data(), nullptr));

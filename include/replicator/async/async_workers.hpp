@@ -133,7 +133,7 @@ class AsyncWorkers {
   void release_all(const std::exception_ptr& error) {
     for (auto& shard : programs_.shards())
       if (shard->gate) shard->gate->abort(error);
-    for (auto& group : programs_.groups()) group->wire->abort({"another replica failed", 0});
+    for (auto& group : programs_.groups()) group->wire.abort({"another replica failed", 0});
     if (peers_) release_(error);
   }
   // Leaves the other processes, which may still have steps to make.

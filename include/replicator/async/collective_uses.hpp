@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <replicator/graph/graph.hpp>
-#include <replicator/resolve/agreement.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 namespace replicator::detail {
 

@@ -19,7 +19,7 @@
 #include <replicator/async/collective_uses.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/rewrite.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 
 namespace replicator::detail {
 

@@ -9,13 +9,11 @@
 #include <string_view>
 
 #if defined(__x86_64__)
-#include <immintrin.h>
 // Attributes of functions that are compiled for more than the baseline. Empty elsewhere, where nobody calls these functions.
 #define REPLICATOR_AVX2 gnu::target("avx2")
 #define REPLICATOR_AVX2_FMA gnu::target("avx2,fma")
 #define REPLICATOR_AVX512 gnu::target("avx512f")
 #elif defined(__aarch64__)
-#include <arm_neon.h>
 #define REPLICATOR_AVX2
 #define REPLICATOR_AVX2_FMA
 #define REPLICATOR_AVX512

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include <replicator/core/processor.hpp>
+#include <replicator/core/vector_intrinsics.hpp>
 #include <replicator/cpu/convolution.hpp>
 #include <replicator/cpu/image_layout.hpp>
 #include <replicator/cpu/loops/lanes.hpp>

@@ -20,8 +20,7 @@
 #include <replicator/engine/compare_processes.hpp>
 #include <replicator/engine/host.hpp>
 #include <replicator/engine/read_ahead_step.hpp>
-#include <replicator/job/elastic/admission_server.hpp>
-#include <replicator/job/elastic/elastic_job.hpp>
+#include <replicator/job/elastic/job_sequence.hpp>
 #include <replicator/replicate/engine.hpp>
 
 namespace replicator::detail {
@@ -67,11 +66,11 @@ class ElasticEngine final : public Engine {
   explicit ElasticEngine(Deployment deployment)
       : deployment_{std::move(deployment)},
         environment_{Host::environment(deployment_)},
-        elastic_{environment_, Host::job_options(deployment_), admission_to(deployment_), deployment_.elastic_arbiter},
-        job_{elastic_.job()} {
+        elastic_{transport::open_job_sequence(environment_, Host::job_options(deployment_), admission_to(deployment_), deployment_.elastic_arbiter)},
+        job_{elastic_->job()} {
     environment_.listener.reset();
     const auto open = [this] {
-      if (!elastic_.outside()) host_->open_checkpoints();
+      if (!elastic_->outside()) host_->open_checkpoints();
     };
     perform(open, open);
   }
@@ -86,8 +85,8 @@ class ElasticEngine final : public Engine {
   const Deployment& deployment() const override { return deployment_; }
   int first_replica() const override { return host().placement().begin(); }
   int end_replica() const override { return host().placement().end(); }
-  int process() const override { return elastic_.outside() ? environment_.rank : job_->rank(); }
-  int processes() const override { return elastic_.outside() ? environment_.world_size : job_->size(); }
+  int process() const override { return elastic_->outside() ? environment_.rank : job_->rank(); }
+  int processes() const override { return elastic_->outside() ? environment_.world_size : job_->size(); }
 
   InputContext input_context(int replica) const override { return host().input_context(replica); }
   std::unique_ptr<InputSource> recorded_input(int, const std::vector<DType>&) const override { return nullptr; }
@@ -110,7 +109,7 @@ class ElasticEngine final : public Engine {
   }
   std::string save_checkpoint() override {
     std::string file;
-    if (elastic_.outside()) return file;  // the others have written theirs
+    if (elastic_->outside()) return file;  // the others have written theirs
     perform([&] { file = host_->save_checkpoint(); }, [this] { host_->save_checkpoint(); });
     return file;
   }
@@ -210,13 +209,13 @@ class ElasticEngine final : public Engine {
   bool goes_on() const { return !left_out_ && job_->aborted() && job_->culprit() >= 0 && job_->culprit() != job_->rank(); }
 
   StepResults run(RestartableStep& restartable, Location where) {
-    if (elastic_.outside() && restartable.checkpointed) {
-      history_.go_on_from(come_in(elastic_, restartables_, restartable, deployment_.replicas));
+    if (elastic_->outside() && restartable.checkpointed) {
+      history_.go_on_from(come_in(*elastic_, restartables_, restartable, deployment_.replicas));
       move();
     }
     const bool newcomer = std::exchange(newcomer_waits_, false) && restartable.checkpointed;
     remember(newcomer);
-    if (newcomer && take_in(elastic_, *job_, restartables_, restartable, history_.latest())) {
+    if (newcomer && take_in(*elastic_, *job_, restartables_, restartable, history_.latest())) {
       part();
       move();
     }
@@ -225,7 +224,7 @@ class ElasticEngine final : public Engine {
     restartable.from.done = step.steps_done();
     restartable.from.finished = step.finished();
     newcomer_waits_ = results.newcomer;
-    if (std::exchange(newest_, -1) >= 0) elastic_.trust_newest();
+    if (std::exchange(newest_, -1) >= 0) elastic_->trust_newest();
     return results;
   }
   [[noreturn]] void move() {
@@ -281,8 +280,8 @@ class ElasticEngine final : public Engine {
   // Makes a host in the present job, restores the common snapshot, and repeats this process's later calls.
   void establish() {
     if (job_->aborted() || moved_) join_what_is_left();
-    host_ = std::make_unique<Host>(elastic_.outside() ? deployment_outside() : deployment_, job_);
-    if (!elastic_.outside()) host_->ask_for_newcomers([this] { return elastic_.somebody_waits(); });
+    host_ = std::make_unique<Host>(elastic_->outside() ? deployment_outside() : deployment_, job_);
+    if (!elastic_->outside()) host_->ask_for_newcomers([this] { return elastic_->somebody_waits(); });
     history_.go_back_to(oldest_moment(*job_, history_.latest().call, stop_signal_), *host_);
     history_.repeat();
   }
@@ -292,9 +291,9 @@ class ElasticEngine final : public Engine {
     const auto lost_one = job_;
     const int before = job_->size();
     left_out_ = true;  // until it is a member of the next job
-    job_ = elastic_.after(*job_);
+    job_ = elastic_->after(*job_);
     left_out_ = moved_ = newcomer_waits_ = false;
-    newest_ = elastic_.newest();
+    newest_ = elastic_->newest();
     if (lost && job_->rank() == 0 && job_->size() == before)
       std::fprintf(stderr, "replicator: %s; but all %d processes have met again, and go on\n", why.c_str(), before);
     else if (lost && job_->rank() == 0)
@@ -325,7 +324,7 @@ class ElasticEngine final : public Engine {
   Deployment deployment_;
   transport::ProcessEnvironment environment_;
   int exceptions_at_start_ = std::uncaught_exceptions();
-  transport::ElasticJob elastic_;
+  std::unique_ptr<transport::JobSequence> elastic_;
   std::shared_ptr<transport::Job> job_;
   std::unique_ptr<Host> host_;
   bool ended_ = false, left_out_ = false;

@@ -14,12 +14,12 @@
 #include <replicator/elastic/call_history.hpp>
 #include <replicator/elastic/restartable_steps.hpp>
 #include <replicator/engine/state/snapshot.hpp>
-#include <replicator/job/elastic/elastic_job.hpp>
+#include <replicator/job/elastic/job_sequence.hpp>
 
 namespace replicator::detail {
 
 // For process 0: offers the common snapshot to the process that waits outside.
-inline std::optional<transport::AdmissionOffer> offer_at(transport::ElasticJob& elastic, const RestartableSteps& restartables, const RestartableStep& restartable,
+inline std::optional<transport::AdmissionOffer> offer_at(transport::JobSequence& elastic, const RestartableSteps& restartables, const RestartableStep& restartable,
                                                          const Snapshot& latest) {
   const auto place = restartables.place_before(restartable);
   return elastic.hand_over([&](const auto& wish) { return wish == place; },
@@ -33,7 +33,7 @@ inline std::optional<transport::AdmissionOffer> offer_at(transport::ElasticJob& 
 // Collective: all processes are about to run `restartable`, and `latest` is the snapshot before that run. Returns true
 // if a waiting process has accepted it. Then all processes leave the job and meet that process in the next one. Throws
 // CommunicationError if a process is lost.
-inline bool take_in(transport::ElasticJob& elastic, transport::Job& job, const RestartableSteps& restartables, const RestartableStep& restartable, const Snapshot& latest) {
+inline bool take_in(transport::JobSequence& elastic, transport::Job& job, const RestartableSteps& restartables, const RestartableStep& restartable, const Snapshot& latest) {
   const bool first = job.rank() == 0;
   const auto mine = first ? transport::AdmissionOffer::pack(detail::offer_at(elastic, restartables, restartable, latest)) : std::vector<std::byte>{};
   std::string name;
@@ -49,9 +49,9 @@ inline bool take_in(transport::ElasticJob& elastic, transport::Job& job, const R
 }
 
 // For the process outside, before its first run of `restartable`, in a job of so many replicas. Waits until the others
-// are about to run the same step. Returns the state that it receives. Throws as ElasticJob::enter does, and
+// are about to run the same step. Returns the state that it receives. Throws as JobSequence::enter does, and
 // CommunicationError if the received bytes are damaged.
-inline Moment come_in(transport::ElasticJob& elastic, const RestartableSteps& restartables, const RestartableStep& restartable, int replicas) {
+inline Moment come_in(transport::JobSequence& elastic, const RestartableSteps& restartables, const RestartableStep& restartable, int replicas) {
   const auto state = elastic.enter(restartables.place_before(restartable));
   std::set<int> ordinals;
   for (const auto& step : restartables.living()) ordinals.insert(step->ordinal);

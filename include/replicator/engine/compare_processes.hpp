@@ -24,7 +24,7 @@
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/resolve/graph_outline.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
 namespace replicator::detail {

@@ -18,7 +18,8 @@
 #include <replicator/core/hash.hpp>
 #include <replicator/engine/program_identity.hpp>
 #include <replicator/job/job.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/resolution.hpp>
 
 namespace replicator::detail {
 

@@ -43,6 +43,7 @@
 #include <replicator/engine/state/snapshot.hpp>
 #include <replicator/engine/step_listeners.hpp>
 #include <replicator/job/etcd/etcd.hpp>
+#include <replicator/job/rendezvous.hpp>
 #include <replicator/replicate/input_context.hpp>
 #include <replicator/replicate/input_source.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>

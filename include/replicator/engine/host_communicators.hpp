@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <replicator/collectives/connect/host_transport.hpp>
-#include <replicator/collectives/run/run.hpp>
+#include <replicator/collectives/connect/local_group.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/devices/device_support.hpp>
 #include <replicator/engine/placement.hpp>
@@ -20,10 +20,8 @@
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/runtime/staged_collective.hpp>
-#include <replicator/transport/check_shared_devices.hpp>
-#include <replicator/transport/in_process.hpp>
-#include <replicator/transport/in_process_devices.hpp>
-#include <replicator/transport/shared_devices.hpp>
+#include <replicator/transport/first_reason.hpp>
+#include <replicator/transport/why_apart.hpp>
 
 namespace replicator::detail {
 
@@ -76,8 +74,8 @@ class HostCommunicators {
   bool in_process() const { return !groups_.empty(); }
   // Releases every thread that waits, or is about to wait, by throwing this error there.
   void abort(const CommunicationError& error) {
-    for (auto& group : groups_) group->abort(error);
-    for (auto& group : device_groups_) group->abort(error);
+    for (auto& group : groups_) group.abort(error);
+    for (auto& group : device_groups_) group.abort(error);
     if (second_) second_->abort(error);
   }
 
@@ -102,11 +100,7 @@ class HostCommunicators {
     return static_cast<std::size_t>(team * placement.devices_per_team()) + place;
   }
   std::vector<std::unique_ptr<collectives::Communicator>> connect_threads(const Placement& placement) {
-    auto& group = groups_.emplace_back(std::make_unique<transport::InProcessGroup>(placement.teams()));
-    std::vector<std::unique_ptr<collectives::Communicator>> made;
-    for (int team = 0; team < placement.teams(); ++team)
-      made.push_back(collectives::make_communicator(transport::InProcess{*group, team}, placement.blocks()));
-    return made;
+    return std::move(groups_.emplace_back(collectives::connect_threads(placement.blocks())).communicators);
   }
 
   // Connects either all devices directly or none of them, so that all handle the values of collectives in one way.
@@ -125,13 +119,10 @@ class HostCommunicators {
     const auto each = static_cast<std::size_t>(placement.devices_per_team()), teams = static_cast<std::size_t>(placement.teams());
     of_devices_.resize(teams * each);
     for (std::size_t place = 0; place < each; ++place) {
-      auto& shared = shared_groups_;
-      auto* const group = shared.empty() ? device_groups_.emplace_back(std::make_unique<transport::InProcessDeviceGroup>(support, at_place(indices, placement, place))).get() : nullptr;
+      auto& group = shared_groups_.empty() ? device_groups_.emplace_back(collectives::connect_devices(support, at_place(indices, placement, place), placement.blocks()))
+                                           : shared_groups_[place];
       const auto here = ranks(placement);
-      for (std::size_t team = 0; team < teams; ++team)
-        of_devices_[device_of(here[team], place, placement)] =
-            group ? collectives::make_communicator(transport::InProcessDevices{*group, static_cast<int>(team)}, placement.blocks())
-                  : collectives::make_communicator(transport::SharedDevices{*shared[place], shared[place]->local_ranks()[team]}, placement.blocks());
+      for (std::size_t team = 0; team < teams; ++team) of_devices_[device_of(here[team], place, placement)] = std::move(group.communicators[team]);
     }
   }
   // The devices with this place in their teams, by the rank as which they communicate.
@@ -148,9 +139,9 @@ class HostCommunicators {
     if (!transport::same_host(job)) return "processes of several hosts meet there";
     if (auto reason = transport::first_reason(job, why_alone(deployment, support, indices)); !reason.empty()) return reason;
     for (int place = 0; place < placement.devices_per_team(); ++place) {
-      auto& group = shared_groups_.emplace_back(std::make_unique<transport::SharedDeviceGroup>(
-          job, support, process_of_rank(placement), at_place(indices, placement, static_cast<std::size_t>(place))));
-      if (auto reason = transport::why_not_shared(job, *group, name_of(kind)); !reason.empty()) {
+      if (auto reason = collectives::connect_shared_devices(job, support, name_of(kind), process_of_rank(placement),
+                                                            at_place(indices, placement, static_cast<std::size_t>(place)), placement.blocks(), shared_groups_.emplace_back());
+          !reason.empty()) {
         shared_groups_.clear();
         return reason;
       }
@@ -165,11 +156,12 @@ class HostCommunicators {
     return transport::why_apart(support, name_of(deployment.devices[0].kind), indices);
   }
 
-  std::vector<std::unique_ptr<transport::InProcessGroup>> groups_;               // by place in a team
-  std::vector<std::unique_ptr<transport::InProcessDeviceGroup>> device_groups_;  // likewise
-  std::vector<std::unique_ptr<transport::SharedDeviceGroup>> shared_groups_;     // likewise; left alone by clear(): peers may still read
-  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;        // by device
-  std::vector<std::unique_ptr<collectives::Communicator>> of_devices_;           // likewise
+  // Their communicators are moved to those below.
+  std::vector<collectives::LocalGroup> groups_;                            // by place in a team
+  std::vector<collectives::LocalGroup> device_groups_;                     // likewise
+  std::vector<collectives::LocalGroup> shared_groups_;                     // likewise; left alone by clear(): peers may still read
+  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;  // by device
+  std::vector<std::unique_ptr<collectives::Communicator>> of_devices_;     // likewise
   std::string through_host_;
   int shift_ = 0;
   std::unique_ptr<HostCommunicators> second_;

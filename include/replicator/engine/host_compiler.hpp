@@ -25,7 +25,9 @@
 #include <replicator/engine/memory_limit.hpp>
 #include <replicator/engine/state/checkpoints.hpp>
 #include <replicator/engine/unshared_variables.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/graph/fused_reduce.hpp>
+#include <replicator/graph/rows.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/executable_cache.hpp>
 #include <replicator/runtime/plan/plan_request.hpp>
 

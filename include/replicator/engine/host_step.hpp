@@ -13,7 +13,7 @@
 #include <replicator/engine/placement.hpp>
 #include <replicator/engine/see/hang_report.hpp>
 #include <replicator/replicate/step_driver.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/handoffs.hpp>
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/runtime/program.hpp>

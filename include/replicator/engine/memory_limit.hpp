@@ -11,7 +11,7 @@
 
 #include <replicator/devices/device_support.hpp>
 #include <replicator/replicate/deployment.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/memory_need.hpp>
 
 namespace replicator::detail {

@@ -9,7 +9,7 @@
 
 #include <replicator/engine/placement.hpp>
 #include <replicator/replicate/step_driver.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/program.hpp>
 #include <replicator/runtime/variable_store.hpp>
 

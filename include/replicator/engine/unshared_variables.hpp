@@ -14,7 +14,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/core/nearest_word.hpp>
 #include <replicator/graph/variable.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
 namespace replicator::detail {

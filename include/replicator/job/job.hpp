@@ -16,8 +16,8 @@
 #include <replicator/core/error.hpp>
 #include <replicator/core/location.hpp>
 #include <replicator/job/job_options.hpp>
-#include <replicator/job/meet.hpp>
-#include <replicator/job/rendezvous.hpp>
+#include <replicator/job/membership.hpp>
+#include <replicator/job/process_environment.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/link.hpp>
 #include <span>
@@ -44,6 +44,7 @@ class Job {
  public:
   // Meets the other processes. Throws CommunicationError when options.connect_deadline has passed; it names who is missing
   // or which address was tried. Throws BuildError when the processes contradict each other, or differ in their job tokens.
+  template <class = void>
   explicit Job(const ProcessEnvironment& environment = {}, const JobOptions& options = {});
   // A job of processes that have met already.
   template <class = void>
@@ -51,7 +52,7 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
   // Leaves in good order. While an exception unwinds, it reports that this process failed instead. Never throws.
-  ~Job();
+  ~Job() { end(); }
 
   // The index of this process ("host" in docs and design), and the number of processes.
   int rank() const noexcept { return rank_; }
@@ -64,6 +65,7 @@ class Job {
   // The network interface that this process keeps to; empty: any.
   const std::string& interface() const noexcept { return interface_; }
   // The address by which the others reach this process, as seen in its own connections; empty in a job of one.
+  template <class = void>
   std::string address();
   const JobOptions& options() const noexcept { return options_; }
 
@@ -83,6 +85,7 @@ class Job {
   template <class = void>
   void suspect(int process, const std::string& why);
   // For a caller that cannot continue without `process`: suspects it, waits, and throws the verdict.
+  template <class = void>
   [[noreturn]] void give_up_on(int process, const std::string& why);
   // Says that this process begins a call that all processes make together, such as "step" 12. Error messages name it. The
   // job is aborted within a second where another process makes fewer calls, because it has left or asks for an exchange,
@@ -130,6 +133,7 @@ class Job {
     Job* job_ = nullptr;
     std::uint64_t id_ = 0;
   };
+  template <class = void>
   [[nodiscard]] Hook on_abort(std::function<void()> wake);
 
   // Waits until every process has called it, then disconnects. A process that dies ends the wait with an error. Call it
@@ -177,6 +181,8 @@ class Job {
     detail::Bytes blob;
   };
 
+  template <class = void>
+  void end() noexcept;
   bool is_hub() const noexcept { return rank_ == 0; }
   // Waits until `done`. After `late` it prints text() on stderr; text() is called with the lock held.
   template <class Predicate, class Text>
@@ -216,6 +222,7 @@ class Job {
   std::string with_context(const std::string& message) const;
   std::string also_lost(int who, Clock::time_point now) const;
   void finish_output();
+  template <class = void>
   void unhook(std::uint64_t id);
 
   JobOptions options_;
@@ -262,6 +269,3 @@ class Job {
 };
 
 }  // namespace replicator::detail::transport
-
-#include <replicator/job/job_inline.hpp>
-#include <replicator/job/job_thread.hpp>

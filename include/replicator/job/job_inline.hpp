@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The member functions of Job that a program calls. Include job.hpp instead.
+// The code of job.hpp: the functions that a program calls.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -11,10 +11,13 @@
 #include <replicator/core/deadline_wait.hpp>
 #include <replicator/devices/thread_without_signals.hpp>
 #include <replicator/job/job.hpp>
+#include <replicator/job/job_thread.hpp>
+#include <replicator/job/meet.hpp>
 
 namespace replicator::detail::transport {
 
-inline Job::Job(const ProcessEnvironment& environment, const JobOptions& options)
+template <class>
+Job::Job(const ProcessEnvironment& environment, const JobOptions& options)
     : Job{detail::meet(environment, options), environment.rank, environment.interface, options} {}
 
 template <class>
@@ -32,7 +35,8 @@ Job::Job(detail::Membership membership, int rank, const std::string& interface, 
   thread_ = thread_without_signals([this] { run(); });
 }
 
-inline std::string Job::address() {
+template <class>
+std::string Job::address() {
   const Lock lock{mutex_};
   std::string found;
   for (const auto& peer : peers_) {
@@ -43,7 +47,8 @@ inline std::string Job::address() {
   return found;
 }
 
-inline Job::~Job() {
+template <class>
+void Job::end() noexcept {
   if (!thread_.joinable()) return;
   try {
     if (!aborted() && std::uncaught_exceptions() > exceptions_at_start_)
@@ -111,7 +116,8 @@ void Job::suspect(int process, const std::string& why) {
   wake_thread();
 }
 
-inline void Job::give_up_on(int process, const std::string& why) {
+template <class>
+void Job::give_up_on(int process, const std::string& why) {
   suspect(process, why);
   {
     Lock lock{mutex_};
@@ -121,7 +127,8 @@ inline void Job::give_up_on(int process, const std::string& why) {
   throw CommunicationError{failure_, culprit_};
 }
 
-inline Job::Hook Job::on_abort(std::function<void()> wake) {
+template <class>
+Job::Hook Job::on_abort(std::function<void()> wake) {
   const std::scoped_lock lock{hooks_mutex_};
   if (aborted()) {
     wake();
@@ -132,7 +139,8 @@ inline Job::Hook Job::on_abort(std::function<void()> wake) {
   return Hook{this, id};
 }
 
-inline void Job::unhook(std::uint64_t id) {
+template <class>
+void Job::unhook(std::uint64_t id) {
   const std::scoped_lock lock{hooks_mutex_};
   hooks_.erase(id);
 }

@@ -30,6 +30,12 @@ struct Membership {
   bool going_on = false;  // the job runs already, without this process; links: at most one, to the job's first process
 };
 
+// The address at which a process listens for a regroup after a loss.
+struct RegroupAddress {
+  std::string address;
+  std::uint16_t port = 0;
+};
+
 // Why process 0 turns a connection away. It decides which error the other side throws.
 enum class Refusal : std::uint64_t {
   elsewhere,

@@ -27,12 +27,6 @@
 
 namespace replicator::detail::transport::detail {
 
-// The address at which a process listens for a regroup after a loss.
-struct RegroupAddress {
-  std::string address;
-  std::uint16_t port = 0;
-};
-
 inline constexpr const char* take_in_sentence = "Start it again with the same command and RANK, and they take it in";
 inline std::string left_out_sentence(int rank, const ProcessInfo& info) {
   return describe_process(rank, info) + " was stopped or cut off for too long: the others go on without it. " + take_in_sentence;

@@ -12,26 +12,9 @@
 #include <vector>
 
 #include <replicator/graph/graph.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 namespace replicator::detail {
-
-// The nodes of a graph's placeholders, by ordinal.
-inline std::vector<std::uint32_t> placeholders_of(const Graph& graph) {
-  std::vector<std::uint32_t> nodes;
-  for (std::uint32_t i = 0; i < graph.nodes().size(); ++i)
-    if (const auto* placeholder = graph.node(i).get<Placeholder>()) {
-      if (nodes.size() <= placeholder->ordinal) nodes.resize(placeholder->ordinal + 1);
-      nodes[placeholder->ordinal] = i;
-    }
-  return nodes;
-}
-
-// all_reduce "fc.weight/gradient" at train.cpp:31
-inline std::string describe_placeholder(const Node& node) {
-  std::string text{node.kind()};
-  if (!node.label.empty()) text += " \"" + node.label + "\"";
-  return text + " at " + node.where.text();
-}
 
 // "replica 2: all_reduce "loss" at gan.cpp:41 has 128 floats; replica 0 has 256 at gan.cpp:38: ..."
 [[noreturn]] inline void disagree(const Graph& a, const Node& x, const Graph& b, const Node& y, const std::string& has, const std::string& other,

@@ -18,7 +18,7 @@
 
 #include <replicator/core/number_text.hpp>
 #include <replicator/graph/node_text.hpp>
-#include <replicator/resolve/uniformity.hpp>
+#include <replicator/resolve/analyse_uniformity.hpp>
 
 namespace replicator::detail {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolution: the resolved step of a process, which is what resolve() returns and plans are made from.
+// Resolution: the resolved step of a process, which resolve() makes from the replicas' graphs and plans are made from.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include <replicator/graph/passes/fuse_reduces.hpp>
-#include <replicator/graph/passes/fuse_rows.hpp>
-#include <replicator/graph/passes/optimise.hpp>
-#include <replicator/ops/fusion/fuse_convolutions.hpp>
+#include <replicator/devices/convolution_fusions.hpp>
+#include <replicator/graph/graph.hpp>
+#include <replicator/graph/passes/recompute_options.hpp>
+#include <replicator/graph/passes/rows_options.hpp>
 #include <replicator/resolve/uniformity.hpp>
 
 namespace replicator::detail {
@@ -71,5 +71,10 @@ struct Resolution {
   std::vector<std::uint32_t> bucket_of;  // ordinal -> bucket
   std::vector<std::uint32_t> member_of;  // ordinal -> position in its bucket
 };
+
+// Resolves the graphs of this process's replicas, as traced.
+// Throws BuildError if replicas disagree, or if a mirrored variable would get a value that varies.
+template <class = void>
+Resolution resolve(std::span<const Graph> traced, const ResolveOptions& options = {});
 
 }  // namespace replicator::detail

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <replicator/graph/dot.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 
 namespace replicator::detail {
 

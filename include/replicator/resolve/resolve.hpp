@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolution as a pure function: turns the replicas' graphs into one common step. It needs no device.
+// The code of resolution.hpp: a pure function that turns the replicas' graphs into one common step. It needs no device.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,17 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/graph/passes/fuse_reduces.hpp>
+#include <replicator/graph/passes/fuse_rows.hpp>
 #include <replicator/graph/passes/optimise.hpp>
 #include <replicator/ops/fusion/fuse_convolutions.hpp>
 #include <replicator/resolve/agreement.hpp>
+#include <replicator/resolve/analyse_uniformity.hpp>
 #include <replicator/resolve/buckets.hpp>
 #include <replicator/resolve/graph_outline.hpp>
+#include <replicator/resolve/placeholders.hpp>
 #include <replicator/resolve/resolution.hpp>
 #include <replicator/resolve/segments.hpp>
-#include <replicator/resolve/uniformity.hpp>
 
 namespace replicator::detail {
 
@@ -72,10 +75,8 @@ void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions& option
   }
 }
 
-// Resolves the graphs of this process's replicas, as traced.
-// Throws BuildError if replicas disagree, or if a mirrored variable would get a value that varies.
-template <class = void>
-Resolution resolve(std::span<const Graph> traced, const ResolveOptions& options = {}) {
+template <class>
+Resolution resolve(std::span<const Graph> traced, const ResolveOptions& options) {
   Resolution result;
   if (traced.empty()) return result;
   check_agreement(traced);

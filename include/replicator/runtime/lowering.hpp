@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/executable_cache.hpp>
 
 namespace replicator::detail {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -23,8 +22,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/hash.hpp>
 #include <replicator/core/nearest_word.hpp>
-#include <replicator/cpu/draw.hpp>
-#include <replicator/cpu/draw_orthogonal.hpp>
+#include <replicator/cpu/initialize.hpp>
 #include <replicator/devices/pages.hpp>
 #include <replicator/graph/variable.hpp>
 #include <replicator/runtime/host_memory.hpp>
@@ -48,13 +46,8 @@ inline AnyArray copy_of(const AnyArray& array, const StagingSupport* staging) {
   std::memcpy(copy.data(), array.data(), array.size_bytes());
   return copy;
 }
-inline bool is_zero(const Initializer& initializer) {
-  return initializer.kind == Initializer::Kind::constant && initializer.a.real() == 0 && !std::signbit(initializer.a.real());
-}
-
-// `replica` is counted in the job. Throws BuildError if the initializer's array has another type.
-template <class = void>
-AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, int replica = 0, const StagingSupport* staging = nullptr) {
+// The first value of a variable. `replica` is counted in the job. Throws BuildError if the initializer's array has another type.
+inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, int replica = 0, const StagingSupport* staging = nullptr) {
   const auto& initializer = variable.initializer;
   if (initializer.kind == Initializer::Kind::value) {
     if (initializer.array->type() != variable.type)
@@ -66,21 +59,7 @@ AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, 
   Hasher name;
   name.text(variable.name);
   if (variable.apart) name.word(static_cast<std::uint64_t>(replica));
-  const auto stream = name.result().low;
-  constexpr std::uint32_t substream = 0x696E6974;
-  visit_dtype(variable.type.dtype, [&]<class T>() {
-    const auto values = array.as<T>();
-    switch (initializer.kind) {
-      case Initializer::Kind::uniform: return cpu::draw_uniform(values, seed, stream, substream, initializer.a.real(), initializer.b);
-      case Initializer::Kind::normal: return cpu::draw_normal(values, seed, stream, substream, initializer.a.real(), initializer.b);
-      case Initializer::Kind::truncated_normal:
-        return cpu::draw_truncated_normal(values, seed, stream, substream, initializer.a.real(), initializer.b);
-      case Initializer::Kind::orthogonal:
-        return cpu::draw_orthogonal(values, static_cast<std::size_t>(variable.type.shape[0]), seed, stream, substream, initializer.a.real());
-      default:
-        if (!detail::is_zero(initializer)) std::fill(values.begin(), values.end(), initializer.a.as<T>());
-    }
-  });
+  cpu::initialize(array, initializer, seed, name.result().low);
   return array;
 }
 
@@ -178,7 +157,7 @@ class VariableStore {
     std::deque<VariableValue> values;
   };
   AnyArray first_value(const VariableDeclaration& variable, const std::deque<VariableValue>& others) const {
-    const bool alike = !others.empty() && !detail::is_zero(variable.initializer) && !variable.apart;
+    const bool alike = !others.empty() && !cpu::is_zero(variable.initializer) && !variable.apart;
     return alike ? detail::copy_of(others.front().read(), staging_) : initial_value(variable, seed_, first_replica_ + static_cast<int>(others.size()), staging_);
   }
   VariableMemory& memory_of(DeviceKind kind, int index) {

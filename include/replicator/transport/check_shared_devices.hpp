@@ -17,20 +17,10 @@
 #include <replicator/devices/device_support.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/transport/check_peer_memory.hpp>
+#include <replicator/transport/first_reason.hpp>
 #include <replicator/transport/shared_devices.hpp>
 
 namespace replicator::detail::transport {
-
-// Collective. Every process gives a reason against sharing, or an empty text. Returns the reason of the first process that has
-// one, with that process.
-inline std::string first_reason(Job& job, const std::string& mine) {
-  const auto all = job.exchange(std::as_bytes(std::span{mine.data(), mine.size()}), "reasons against shared device memory");
-  for (int process = 0; process < job.size(); ++process) {
-    const auto& reason = all[static_cast<std::size_t>(process)];
-    if (!reason.empty()) return std::string(reinterpret_cast<const char*>(reason.data()), reason.size()) + ", says " + job.describe(process);
-  }
-  return {};
-}
 
 namespace detail {
 

@@ -19,13 +19,12 @@
 #include <replicator/transport/device_part.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <replicator/transport/transport.hpp>
+#include <replicator/transport/why_apart.hpp>
 
 namespace replicator::detail::transport {
 
-// Enables access between the devices of these indices, given by rank, and tests it. Returns why they do not reach each
-// other's memory or read it wrongly, or an empty string. One device may be several ranks. Throws DeviceError where a device
-// does not come back.
-inline std::string why_apart(const DeviceSupport& support, std::string_view kind, std::span<const int> indices) {
+template <class>
+std::string why_apart(const DeviceSupport& support, std::string_view kind, std::span<const int> indices) {
   if (!support.peers) return "devices of this kind do not reach each other's memory";
   const std::set<int> devices{indices.begin(), indices.end()};
   for (const int index : devices)

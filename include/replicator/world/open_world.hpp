@@ -13,12 +13,14 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/connect/host_transport.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
+#include <replicator/collectives/connect/connect_hosts.hpp>
 #include <replicator/collectives/connect/linked_parts.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/processor.hpp>
 #include <replicator/devices/pages.hpp>
 #include <replicator/job/job.hpp>
+#include <replicator/job/job_inline.hpp>
 #include <replicator/world/sliced_collectives.hpp>
 #include <replicator/world/world.hpp>
 

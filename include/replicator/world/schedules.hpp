@@ -8,6 +8,7 @@
 #include <replicator/collectives/check/check.hpp>
 #include <replicator/collectives/run/run.hpp>
 #include <replicator/collectives/schedule.hpp>
+#include <replicator/collectives/simulate/run_simulation.hpp>
 #include <replicator/collectives/simulate/simulate.hpp>
 #include <replicator/collectives/topology.hpp>
 #include <replicator/transport/in_process.hpp>

@@ -20,7 +20,7 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <replicator/collectives/choose/choose_schedule.hpp>
+#include <replicator/collectives/choose/choice.hpp>
 #include <replicator/collectives/run/caller_buffers.hpp>
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/collectives/run/local_fold.hpp>

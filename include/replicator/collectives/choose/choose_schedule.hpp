@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the schedule of a collective by its cost: from bytes, ranks and latency, or from times predicted on a topology.
+// The code of choice.hpp: chooses by cost, from bytes, ranks and latency, or from times predicted on a topology.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <replicator/collectives/algorithms/all_to_all.hpp>
 #include <replicator/collectives/algorithms/broadcast.hpp>
 #include <replicator/collectives/algorithms/reduce_scatter.hpp>
+#include <replicator/collectives/choose/choice.hpp>
 #include <replicator/collectives/choose/predicted_time.hpp>
 #include <replicator/transport/transport.hpp>
 #include <string>
@@ -17,13 +18,6 @@
 #include <vector>
 
 namespace replicator::detail::collectives {
-
-// A schedule, and why it was chosen.
-struct Choice {
-  Schedule schedule;
-  std::string reason;       // one line, for explain()
-  double microseconds = 0;  // predicted; 0 where no topology is known
-};
 
 // Broadcasts of up to this size take one step, in which every rank reads the root.
 inline constexpr std::int64_t flat_broadcast_limit_bytes = 16 * 1024;
@@ -173,16 +167,9 @@ inline Choice choose_kind(Kind kind, std::int64_t block_bytes, const ReplicaBloc
 
 }  // namespace detail
 
-// The schedule for a collective of any kind. Throws BuildError as the functions above do, and for a root that does not
-// exist.
-// - `block_bytes`: of one block
-// - `root`: for broadcast only, a position in each group
-// - `wanted`: for all_reduce of all replicas only; but its topology, if any, predicts the time of every kind
-// - `latency`: of the communicator
-template <class = void>
-Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root = 0,
-              bool any_order = false, const AllReducePreference& wanted = {}, const Groups& groups = {},
-              transport::Latency latency = transport::Latency::messages) {
+template <class>
+Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root, bool any_order, const AllReducePreference& wanted,
+              const Groups& groups, transport::Latency latency) {
   Choice choice = detail::choose_kind(kind, block_bytes, blocks, root, any_order, wanted, groups, latency);
   if (choice.microseconds == 0 && blocks.ranks() > 1 && !wanted.topology.dimensions.empty())
     choice.microseconds = predicted_microseconds(choice.schedule, block_bytes, wanted.topology);

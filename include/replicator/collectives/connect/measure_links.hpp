@@ -14,6 +14,8 @@
 #include <cstring>
 #include <memory>
 #include <replicator/collectives/algorithms/all_gather.hpp>
+#include <replicator/collectives/combine_elements.hpp>
+#include <replicator/collectives/connect/measure_options.hpp>
 #include <replicator/collectives/reduction.hpp>
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/collectives/topology.hpp>
@@ -38,12 +40,6 @@ inline std::vector<Groups> tournament(int ranks) {
   }
   return rounds;
 }
-
-// Limits on the time of a measurement.
-struct MeasureOptions {
-  std::chrono::microseconds budget{1000000};  // for all rounds together, roughly
-  std::chrono::milliseconds deadline{20000};  // for each wait on a partner
-};
 
 namespace detail {
 

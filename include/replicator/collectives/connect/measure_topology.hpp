@@ -8,7 +8,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <replicator/collectives/connect/host_transport.hpp>
+#include <replicator/collectives/connect/connect_hosts.hpp>
 #include <replicator/collectives/connect/measure_links.hpp>
 #include <replicator/collectives/run/run.hpp>
 #include <replicator/job/contribution.hpp>

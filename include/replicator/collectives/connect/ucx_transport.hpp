@@ -2,7 +2,7 @@
 // Registers the UCX transport, so that `--transport ucx` works and `auto` uses it between machines.
 #pragma once
 
-#include <replicator/collectives/connect/host_transport.hpp>
+#include <replicator/collectives/connect/connect_hosts.hpp>
 #include <replicator/transport/ucx.hpp>
 #include <replicator/transport/ucx_process.hpp>
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <replicator/collectives/combine_elements.hpp>
 #include <replicator/collectives/reduction.hpp>
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/collectives/run/region_layout.hpp>

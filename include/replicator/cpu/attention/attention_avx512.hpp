@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <replicator/core/processor.hpp>
+#include <replicator/core/vector_intrinsics.hpp>
 #include <replicator/cpu/attention/attention_loops.hpp>
 
 #if defined(__x86_64__)

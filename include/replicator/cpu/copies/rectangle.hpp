@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <replicator/core/processor.hpp>
+#include <replicator/core/vector_intrinsics.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu {

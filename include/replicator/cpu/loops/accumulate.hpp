@@ -11,6 +11,7 @@
 
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/processor.hpp>
+#include <replicator/core/vector_intrinsics.hpp>
 #include <replicator/cpu/loops/lanes.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/loops/unit_loops.hpp>

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <replicator/core/processor.hpp>
+#include <replicator/core/vector_intrinsics.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
 
 #if defined(__x86_64__)

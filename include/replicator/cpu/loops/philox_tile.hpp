@@ -8,6 +8,7 @@
 
 #include <replicator/core/philox.hpp>
 #include <replicator/core/processor.hpp>
+#include <replicator/core/vector_intrinsics.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu::detail {

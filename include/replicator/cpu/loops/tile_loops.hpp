@@ -12,6 +12,7 @@
 
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/processor.hpp>
+#include <replicator/core/vector_intrinsics.hpp>
 #include <replicator/cpu/loops/exponential_avx2.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
 #include <replicator/graph/expression.hpp>

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <replicator/core/processor.hpp>
+#include <replicator/core/vector_intrinsics.hpp>
 #include <replicator/cpu/loops/unit_loops.hpp>
 
 #if defined(__x86_64__)

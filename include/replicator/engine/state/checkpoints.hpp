@@ -23,7 +23,7 @@
 #include <replicator/engine/state/checkpoint.hpp>
 #include <replicator/engine/state/checkpoint_folder.hpp>
 #include <replicator/replicate/deployment.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 
 namespace replicator::detail {
 

@@ -16,16 +16,12 @@
 #include <vector>
 
 #include <replicator/graph/map.hpp>
+#include <replicator/graph/passes/rows_options.hpp>
 #include <replicator/graph/rewrite.hpp>
 #include <replicator/graph/rows.hpp>
 #include <replicator/graph/segments_of.hpp>
 
 namespace replicator::detail::passes {
-
-struct RowsOptions {
-  bool wanted = false;       // the devices have a kernel of Rows
-  bool column_sums = false;  // its nodes may reduce columns, too
-};
 
 namespace detail {
 

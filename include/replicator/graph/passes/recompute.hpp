@@ -21,14 +21,10 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/passes/dead_code.hpp>
 #include <replicator/graph/passes/fuse.hpp>
+#include <replicator/graph/passes/recompute_options.hpp>
 #include <replicator/graph/rewrite.hpp>
 
 namespace replicator::detail::passes {
-
-struct RecomputeOptions {
-  std::int64_t smallest = 64 << 10;   // bytes from which a value is worth it
-  std::size_t most_large_inputs = 1;  // of a cheap value
-};
 
 namespace detail {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <replicator/job/survivors.hpp>
+#include <replicator/job/membership.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <string>
 #include <vector>

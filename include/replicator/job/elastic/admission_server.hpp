@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <replicator/core/error.hpp>
+#include <replicator/job/elastic/admission.hpp>
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/membership.hpp>
 #include <replicator/job/pending_connections.hpp>
@@ -27,17 +28,6 @@
 #include <vector>
 
 namespace replicator::detail::transport {
-
-class Job;  // job/job.hpp
-
-// The conditions for processes that come (back) to an elastic job.
-struct Admission {
-  detail::Bytes identity = {};  // of this process; describes what must be equal
-  // Returns why a process with the identity `theirs`, called `who`, must stay outside; empty where it may come.
-  std::function<std::string(const detail::Bytes& theirs, const std::string& who)> objection = [](const auto&, const auto&) { return std::string{}; };
-  // Collective over the processes of a job that has just met for the first time. Throws where they do not fit together.
-  std::function<void(Job&)> compare = [](Job&) {};
-};
 
 namespace detail {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job whose membership changes: it continues with the survivors when it loses processes, and admits restarted processes.
+// The code of job_sequence.hpp: ElasticJob continues with the survivors when it loses processes, and admits restarted processes.
 #pragma once
 
 #include <poll.h>
@@ -21,11 +21,12 @@
 #include <replicator/job/elastic/admission_offer.hpp>
 #include <replicator/job/elastic/admission_server.hpp>
 #include <replicator/job/elastic/claim_text.hpp>
+#include <replicator/job/elastic/job_sequence.hpp>
 #include <replicator/job/elastic/regroup.hpp>
 #include <replicator/job/etcd/directory.hpp>
 #include <replicator/job/job.hpp>
+#include <replicator/job/job_inline.hpp>
 #include <replicator/job/job_options.hpp>
-#include <replicator/job/meet.hpp>
 #include <replicator/job/rendezvous.hpp>
 #include <string>
 #include <thread>
@@ -34,24 +35,11 @@
 
 namespace replicator::detail::transport {
 
-// One object for each process. A Job ends for all when it loses a process; here the survivors then meet in a new Job. A
-// thread does that at once, whatever the program does meanwhile. So no process is left out because it is busy. All
-// functions are for one thread, except somebody_waits().
-//
-// A restarted process is outside at first. It enters where all other processes are at the same place of their programs:
-//
-//   newcomer            first process              the others
-//   enter               somebody_waits
-//                       hand_over: an offer   ->   all: decide (an exchange spreads the offer), leave the job, after
-class ElasticJob {
+// The thread makes the next job at once after a loss.
+class ElasticJob final : public JobSequence {
  public:
-  // Meets the other processes, as Job does. `admission`: the conditions for processes that come back. `arbiter`: a folder that
-  // all hosts share, see FolderArbiter; empty: none, or the etcd of the environment's directory.
-  template <class = void>
   ElasticJob(const ProcessEnvironment& environment, const JobOptions& options, Admission admission = {}, std::string arbiter = {});
-  ElasticJob(const ElasticJob&) = delete;
-  ElasticJob& operator=(const ElasticJob&) = delete;
-  ~ElasticJob() {
+  ~ElasticJob() override {
     {
       const std::scoped_lock lock{mutex_};
       stop_ = true;
@@ -60,14 +48,11 @@ class ElasticJob {
     if (thread_.joinable()) thread_.join();
   }
 
-  // The current job.
-  std::shared_ptr<Job> job() const {
+  std::shared_ptr<Job> job() const override {
     const std::scoped_lock lock{mutex_};
     return job_;
   }
-  // Waits for the job that follows `before`, which is aborted or was left for another one. Throws CommunicationError where
-  // this process does not belong to the next job.
-  std::shared_ptr<Job> after(const Job& before) {
+  std::shared_ptr<Job> after(const Job& before) override {
     std::unique_lock lock{mutex_};
     if (job_.get() == &before && !before.aborted()) meets_ = true;
     wake();
@@ -76,36 +61,23 @@ class ElasticJob {
     return job_;
   }
 
-  // Whether this process was restarted and has not entered the running job yet. job() is then a job of this process alone.
-  bool outside() const { return applicant_.has_value(); }
-  // Waits until the job is at a place where a process with this wish can continue. Returns the state that hand_over got
-  // there. Throws as AdmissionClient does.
-  template <class = void>
-  detail::Bytes enter(const detail::Bytes& wish);
+  bool outside() const override { return applicant_.has_value(); }
+  detail::Bytes enter(const detail::Bytes& wish) override;
 
-  // True on the first process of the job while a process waits outside. Any thread may call it.
-  bool somebody_waits() const { return waits_.load(std::memory_order_relaxed); }
-  // For the first process. Sends state() to a waiting process whose wish fits. Returns nothing where there is none, or it
-  // does not take the state. After an offer all processes must call decide.
-  template <class = void>
-  std::optional<AdmissionOffer> hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<detail::Bytes()>& state);
-  // Calls `agree`, an exchange in which all processes learn of the offer, if any. They then expect that process at their
-  // next rendezvous, which may come through after() or through a loss. Until all know the offer, nobody acts on a loss.
-  template <class Agree>
-  bool decide(Agree agree) {
+  bool somebody_waits() const override { return waits_.load(std::memory_order_relaxed); }
+  std::optional<AdmissionOffer> hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<detail::Bytes()>& state) override;
+  bool decide(const std::function<std::optional<AdmissionOffer>()>& agree) override {
     const Deciding deciding{*this};
     auto offer = agree();
     const std::scoped_lock lock{mutex_};
     expected_ = std::move(offer);
     return expected_.has_value();
   }
-  // The rank in job() of the process that was admitted last; -1 where it is absent, or already trusted.
-  int newest() const {
+  int newest() const override {
     const std::scoped_lock lock{mutex_};
     return newest_;
   }
-  // Says that the newest process has done its part.
-  void trust_newest() {
+  void trust_newest() override {
     const std::scoped_lock lock{mutex_};
     newest_ = newcomer_ = -1;
   }
@@ -143,7 +115,6 @@ class ElasticJob {
   }
 
   // --- the thread ----------------------------------------------------------------------------------------------------------
-  template <class = void>
   void follow();
   // Waits for the end of the job. Returns false when this object is being destroyed.
   bool await_end(Job& job) {
@@ -269,8 +240,7 @@ class ElasticJob {
   std::thread thread_;
 };
 
-template <class>
-ElasticJob::ElasticJob(const ProcessEnvironment& environment, const JobOptions& options, Admission admission, std::string arbiter)
+inline ElasticJob::ElasticJob(const ProcessEnvironment& environment, const JobOptions& options, Admission admission, std::string arbiter)
     : environment_{environment}, options_{options}, admission_{std::move(admission)}, arbiter_{std::move(arbiter)} {
   if (environment.world_size == 1) {
     job_ = std::make_shared<Job>(environment, options);
@@ -290,8 +260,7 @@ ElasticJob::ElasticJob(const ProcessEnvironment& environment, const JobOptions& 
   start();
 }
 
-template <class>
-detail::Bytes ElasticJob::enter(const detail::Bytes& wish) {
+inline detail::Bytes ElasticJob::enter(const detail::Bytes& wish) {
   detail::Bytes state;
   regroup_.emplace(applicant_->enter(wish, state, arbiter_));
   job_ = met(regroup_->again());
@@ -302,8 +271,7 @@ detail::Bytes ElasticJob::enter(const detail::Bytes& wish) {
   return state;
 }
 
-template <class>
-std::optional<AdmissionOffer> ElasticJob::hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<detail::Bytes()>& state) {
+inline std::optional<AdmissionOffer> ElasticJob::hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<detail::Bytes()>& state) {
   std::optional<detail::AdmissionRequest> request;
   std::uint64_t life = 0;
   {
@@ -322,8 +290,7 @@ std::optional<AdmissionOffer> ElasticJob::hand_over(const std::function<bool(con
   return offer;
 }
 
-template <class>
-void ElasticJob::follow() {
+inline void ElasticJob::follow() {
   try {
     for (auto job = this->job(); await_end(*job);) {
       job = next(*job);
@@ -340,6 +307,11 @@ void ElasticJob::follow() {
     admission_server_->close();
     changed_.notify_all();
   }
+}
+
+template <class>
+std::unique_ptr<JobSequence> open_job_sequence(const ProcessEnvironment& environment, const JobOptions& options, Admission admission, std::string arbiter) {
+  return std::make_unique<ElasticJob>(environment, options, std::move(admission), std::move(arbiter));
 }
 
 }  // namespace replicator::detail::transport

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/choose/choose_schedule.hpp>
+#include <replicator/collectives/choose/choice.hpp>
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/collectives/run/local_fold.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/plan/plan_request.hpp>
 #include <replicator/runtime/plan/program_builder.hpp>
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/lowering.hpp>
 
 namespace replicator::detail {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <replicator/graph/node_text.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/handoffs.hpp>
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/runtime/memory_need.hpp>

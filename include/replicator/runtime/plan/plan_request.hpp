@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/algorithms/all_reduces.hpp>
+#include <replicator/collectives/all_reduce_preference.hpp>
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/devices/device_kind.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/handoffs.hpp>
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/runtime/memory_need.hpp>

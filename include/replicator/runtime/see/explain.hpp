@@ -12,10 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/choose/choose_schedule.hpp>
+#include <replicator/collectives/choose/predicted_time.hpp>
 #include <replicator/core/quantile.hpp>
 #include <replicator/devices/device_kind.hpp>
 #include <replicator/graph/fused_reduce.hpp>
+#include <replicator/graph/rewrite.hpp>
 #include <replicator/graph/rows.hpp>
 #include <replicator/runtime/see/instruction_text.hpp>
 #include <replicator/runtime/see/layout_copies.hpp>

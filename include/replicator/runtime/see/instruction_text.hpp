@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <replicator/graph/node_text.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/program.hpp>
 
 namespace replicator::detail {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include <replicator/io/json/json_writer.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/program.hpp>
 #include <replicator/runtime/variable_store.hpp>
 

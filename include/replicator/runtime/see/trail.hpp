@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <replicator/core/content_mark.hpp>
-#include <replicator/resolve/resolve.hpp>
+#include <replicator/resolve/resolution.hpp>
 #include <replicator/runtime/program.hpp>
 #include <replicator/runtime/watch.hpp>
 
