@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/run/run.hpp>
 #include <replicator/cpu/copy.hpp>
 #include <replicator/cpu/device.hpp>
@@ -21,6 +22,7 @@
 #include <replicator/ops/reduce.hpp>
 #include <replicator/resolve/collective_calls.hpp>
 #include <replicator/resolve/replica_context.hpp>
+#include <replicator/resolve/resolve.hpp>
 #include <replicator/runtime/execute.hpp>
 #include <replicator/runtime/plan/planner.hpp>
 #include <replicator/runtime/see/trace.hpp>

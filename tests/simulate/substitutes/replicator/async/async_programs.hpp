@@ -34,7 +34,7 @@ struct AsyncGroup {
     void abort(const CommunicationError&) {}  // each group has one device
   };
   int index = 0;
-  std::unique_ptr<Wire> wire = std::make_unique<Wire>();
+  Wire wire;
   std::vector<AsyncMember> members{};
   std::vector<AnyArray> means{};
 };
