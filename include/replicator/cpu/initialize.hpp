@@ -10,6 +10,7 @@
 
 namespace replicator::detail::cpu {
 
+// Whether all values are +0, so that untouched memory holds them already.
 inline bool is_zero(const Initializer& initializer) {
   return initializer.kind == Initializer::Kind::constant && initializer.a.real() == 0 && !std::signbit(initializer.a.real());
 }

@@ -15,8 +15,9 @@ namespace replicator::detail {
 
 // Collective: either all processes name a file or none does. Process 0 reads the file. If there is none, all processes
 // measure and process 0 writes it. All use the figures of process 0, so they are equal everywhere.
-// - `grid`: {devices of a process, processes}; empty if the processes have different numbers of devices.
-// - With only one device in the job, nothing is measured, read or written; a line on stderr says so.
+// - `grid`: the number of devices of a process, then the number of processes. It is empty if processes have different
+//   numbers of devices.
+// - A job with one device measures, reads and writes nothing. A line on stderr says so.
 //
 // Throws DataError for a bad file and BuildError for a file of another job, the same on all processes.
 template <class = void>

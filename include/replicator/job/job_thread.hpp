@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The member functions of Job that run on its thread: heartbeats, listening, failure detection, exchanges. Include job.hpp
-// instead.
+// The code of job.hpp that runs on the thread of a Job: heartbeats, listening, failure detection, exchanges. job_inline.hpp
+// includes it.
 #pragma once
 
 #include <poll.h>

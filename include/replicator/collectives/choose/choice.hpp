@@ -18,12 +18,13 @@ struct Choice {
   double microseconds = 0;  // predicted; 0 where no topology is known
 };
 
-// The schedule for a collective of any kind. Throws BuildError for arguments that do not fit together, and for a root that does not
-// exist.
-// - `block_bytes`: of one block
-// - `root`: for broadcast only, a position in each group
-// - `wanted`: for all_reduce of all replicas only; but its topology, if any, predicts the time of every kind
-// - `latency`: of the communicator
+// Chooses the schedule for a collective of any kind.
+// - `block_bytes`: the size of one block
+// - `root`: a position in each group. Only broadcast reads it.
+// - `wanted`: the algorithm for an all_reduce of all replicas. Its topology, if it has one, predicts the time of every kind.
+// - `latency`: that of the communicator
+//
+// Throws BuildError for arguments that do not fit together, and for a root that does not exist.
 template <class = void>
 Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root = 0,
               bool any_order = false, const AllReducePreference& wanted = {}, const Groups& groups = {},
